@@ -1,0 +1,35 @@
+// Log: lines for people, prefixed by the rank. An object, not a global: each rank owns one.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <string>
+
+namespace tandem {
+
+class Log {
+ public:
+  // Rank 0 writes bare lines ("..."), the others "[rank 3] ...". Warnings and errors go to stderr.
+  Log(int rank, bool quiet);
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  template <class... A> void info(fmt::format_string<A...> f, A&&... a) { write(kInfo, fmt::format(f, std::forward<A>(a)...)); }
+  template <class... A> void warn(fmt::format_string<A...> f, A&&... a) { write(kWarn, fmt::format(f, std::forward<A>(a)...)); }
+  template <class... A> void error(fmt::format_string<A...> f, A&&... a) { write(kError, fmt::format(f, std::forward<A>(a)...)); }
+  [[nodiscard]] int rank() const { return rank_; }
+
+ private:
+  enum Level { kInfo, kWarn, kError };
+  void write(Level level, const std::string& line);
+  struct State;
+  std::unique_ptr<State> state_;
+  int rank_;
+};
+
+// True when stdout is a terminal and NO_COLOR is unset.
+bool colour_wanted();
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+// From a JSON file and command-line overrides to a RunConfig, strictly.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tandem/config/config.h"
+
+namespace tandem {
+
+// Reads `path` (or, if empty, the defaults), applies overrides "section.key=value" in order, then
+// the preset: keys the file or an override sets win over the preset, the preset over defaults.
+// Unknown or duplicate keys, wrong types and out-of-range numbers are collected; if there are any,
+// throws Error(kUsage) that lists all of them, each with the key, the value, the rule, and the
+// nearest known name for an unknown key.
+RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+
+// The same from JSON text; `origin` names it in messages.
+RunConfig parse_config(const std::string& json_text, const std::string& origin,
+                       const std::vector<std::string>& overrides);
+
+// Complete JSON of a config: parse_config(to_json(c)) == c. Written into checkpoints.
+std::string to_json(const RunConfig& config);
+
+// Every cross-field rule, against `world` ranks. Returns all violations; empty means valid.
+std::vector<std::string> violations(const RunConfig& config, int world);
+
+// Fills dp and microbatch_group for `world` ranks, then checks every rule.
+// Throws Error(kUsage) listing all violations. world = 0: the size the config itself names
+// (pp * max(dp, ep, 1)), as `tandem plan` and `tandem check` use it.
+RunConfig resolve(RunConfig config, int world);
+
+}  // namespace tandem

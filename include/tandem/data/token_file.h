@@ -1,0 +1,30 @@
+// Megatron's .bin/.idx pair, checked against hostile content before anything is read through it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+class TokenFile {
+ public:
+  // Opens prefix.bin and prefix.idx (regular files). Checks magic, version, dtype, exact index
+  // size, lengths, pointers against the .bin size, and document boundaries; throws
+  // Error(kBadInput) naming file, offset, expected and found.
+  static std::unique_ptr<TokenFile> open(const std::string& prefix);
+  virtual ~TokenFile() = default;
+
+  [[nodiscard]] virtual std::int64_t num_sequences() const = 0;
+  [[nodiscard]] virtual std::span<const std::int32_t> lengths() const = 0;   // tokens per sequence
+  // Copies tokens [begin, begin + out.size()) of a sequence.
+  virtual void read(std::int64_t sequence, std::int64_t begin, std::span<std::int32_t> out) const = 0;
+};
+
+// Writes a pair, one document per sequence, u16 when vocab < 65500 else i32.
+void write_token_file(const std::string& prefix, const std::vector<std::vector<std::int32_t>>& documents,
+                      int vocab);
+
+}  // namespace tandem

@@ -1,0 +1,24 @@
+// Predicted bytes of one rank, by category, for `tandem plan`.
+#pragma once
+
+#include <cstdint>
+
+#include "tandem/model/params.h"
+#include "tandem/model/slot.h"
+
+namespace tandem {
+
+struct MemoryPlan {
+  std::int64_t params = 0;        // storage dtype
+  std::int64_t grads = 0;         // fp32
+  std::int64_t optimizer = 0;     // master, m, v of this rank's shard
+  std::int64_t saved = 0;         // slots that live from forward to backward, at the peak
+  std::int64_t transient = 0;     // the other slots, at the peak
+  [[nodiscard]] std::int64_t total() const { return params + grads + optimizer + saved + transient; }
+};
+
+// Parameters, gradients and optimizer of a rank; saved and transient are left 0 (the schedule
+// knows them: see schedule/program.h).
+MemoryPlan static_memory(const ParamTable& table, DType dtype);
+
+}  // namespace tandem

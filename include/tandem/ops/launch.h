@@ -1,0 +1,18 @@
+// launch(stream, op): enqueue one op on whatever device the stream belongs to.
+#pragma once
+
+#include "tandem/base/error.h"
+#include "tandem/device/cpu_stream.h"
+#include "tandem/ops/cpu.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem {
+
+template <class Op>
+void launch(Stream& stream, const Op& op) {
+  auto* cpu_stream = dynamic_cast<CpuStream*>(&stream);
+  TANDEM_CHECK(cpu_stream != nullptr, "stream {} has no backend in this build", stream.name());
+  cpu_stream->call([op, cpu_stream] { cpu::run(op, cpu_stream->workers()); });
+}
+
+}  // namespace tandem

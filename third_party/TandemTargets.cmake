@@ -1,0 +1,43 @@
+# tandem_library(<folder> SOURCES ... [DEPENDS <folders>...] [LINK <targets>...])
+#   One static library per folder of src, linked with exactly the folders it may include.
+# tandem_test(<name> SOURCES ... DEPENDS <folders>... LABELS ... [RANKS n] [TIMEOUT s])
+#   A Catch2 executable whose cases ctest lists one by one.
+
+add_library(tandem_flags INTERFACE)
+target_include_directories(tandem_flags INTERFACE "${PROJECT_SOURCE_DIR}/include")
+target_compile_options(tandem_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                                              -Werror)
+if(TANDEM_SANITIZE STREQUAL "address")
+  target_compile_options(tandem_flags INTERFACE -fsanitize=address,undefined
+                                                -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(tandem_flags INTERFACE -fsanitize=address,undefined)
+elseif(TANDEM_SANITIZE STREQUAL "thread")
+  target_compile_options(tandem_flags INTERFACE -fsanitize=thread)
+  target_link_options(tandem_flags INTERFACE -fsanitize=thread)
+elseif(NOT TANDEM_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "TANDEM_SANITIZE is \"${TANDEM_SANITIZE}\"; use address, thread or nothing")
+endif()
+
+function(tandem_library folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  add_library(tandem_${folder} STATIC ${ARG_SOURCES})
+  target_link_libraries(tandem_${folder} PUBLIC tandem_flags fmt::fmt PRIVATE ${ARG_LINK})
+  foreach(dependency ${ARG_DEPENDS})
+    target_link_libraries(tandem_${folder} PUBLIC tandem_${dependency})
+  endforeach()
+endfunction()
+
+function(tandem_test name)
+  cmake_parse_arguments(ARG "" "RANKS;TIMEOUT" "SOURCES;DEPENDS;LABELS;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE tandem_catch_main ${ARG_LINK})
+  foreach(dependency ${ARG_DEPENDS})
+    target_link_libraries(${name} PRIVATE tandem_${dependency})
+  endforeach()
+  target_compile_definitions(${name} PRIVATE TANDEM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  catch_discover_tests(${name} TEST_PREFIX "${name}: "
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
