@@ -12,7 +12,8 @@ constexpr int kRounds = 10;
 
 }  // namespace
 
-std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter) {
+std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream,
+                                    std::uint64_t counter) {
   std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
   std::array<std::uint32_t, 4> c = {
       static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
@@ -42,7 +43,8 @@ float philox_uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t ind
 
 std::uint64_t stream_id(const char* name) {
   std::uint64_t hash = 14695981039346656037ULL;
-  for (; *name != '\0'; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 1099511628211ULL;
+  for (; *name != '\0'; ++name)
+    hash = (hash ^ static_cast<unsigned char>(*name)) * 1099511628211ULL;
   return hash;
 }
 

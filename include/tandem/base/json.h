@@ -1,0 +1,122 @@
+// Strict JSON: a small value tree, a parser that refuses what lenient ones let pass, and a writer.
+//
+// The parser refuses duplicate keys, trailing text, invalid UTF-8, numbers outside double, deep
+// nesting and large texts, and names line and column. Getters check type and range and never
+// convert: 3.0 is no integer, 2^40 no int, -1 no unsigned. Values are plain; safe to share
+// read-only.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+
+class Json {
+ public:
+  using Array = std::vector<Json>;
+  using Object = std::vector<std::pair<std::string, Json>>;  // members in the order of the text
+
+  Json() = default;  // null
+  explicit Json(bool v) : value_(v) {}
+  explicit Json(std::int64_t v) : value_(v) {}
+  explicit Json(std::uint64_t v);
+  explicit Json(double v) : value_(v) {}
+  explicit Json(std::string v) : value_(std::move(v)) {}
+  explicit Json(Array v) : value_(std::move(v)) {}
+  explicit Json(Object v) : value_(std::move(v)) {}
+
+  // Getters throw Error(kBadInput) on a wrong type or range; `what` names the value in the message,
+  // as in "manifest.json: step". Integers are accepted where a double is asked for, never the
+  // reverse.
+  [[nodiscard]] bool as_bool(std::string_view what) const;
+  [[nodiscard]] std::int64_t as_int(
+      std::string_view what, std::int64_t lowest = std::numeric_limits<std::int64_t>::min(),
+      std::int64_t highest = std::numeric_limits<std::int64_t>::max()) const;
+  [[nodiscard]] std::uint64_t as_uint(std::string_view what) const;
+  [[nodiscard]] double as_double(std::string_view what) const;
+  [[nodiscard]] const std::string& as_string(std::string_view what) const;
+  [[nodiscard]] const Array& as_array(std::string_view what) const;
+  [[nodiscard]] const Object& as_object(std::string_view what) const;
+
+  // Member `key` of an object; find returns nullptr, at throws when it is absent. Linear search.
+  [[nodiscard]] const Json* find(std::string_view key) const;
+  [[nodiscard]] const Json& at(std::string_view key, std::string_view what) const;
+
+  [[nodiscard]] bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  [[nodiscard]] std::string kind() const;  // "an integer", "a string", ... for messages
+  [[nodiscard]] std::string dump() const;  // compact text
+  bool operator==(const Json&) const = default;
+
+ private:
+  friend class JsonWriter;
+  // A number is int64 when it is an integer that fits, uint64 when only that fits, else double.
+  std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Array,
+               Object>
+      value_;
+};
+
+struct JsonLimits {
+  int depth = 64;
+  std::size_t bytes = std::size_t{16} << 20;
+};
+
+// Parses one JSON text. `origin` (a file name) begins every message; errors throw Error(code).
+Json parse_json(std::string_view text, const std::string& origin,
+                ExitCode code = ExitCode::kBadInput, const JsonLimits& limits = {});
+
+// Writes JSON piece by piece. Doubles use the shortest text that reads back equal; non-finite ones
+// become null. Bytes that are no UTF-8 become U+FFFD, so the output is always valid JSON.
+//   JsonWriter w; w.begin_object().key("step").value(3).key("loss").value(2.5).end_object();
+class JsonWriter {
+ public:
+  explicit JsonWriter(int indent = 0) : indent_(indent) {}  // 0: compact, one line
+
+  JsonWriter& begin_object() { return open('{'); }
+  JsonWriter& end_object() { return close('}'); }
+  JsonWriter& begin_array(bool one_line = false);  // one_line: even where indent > 0
+  JsonWriter& end_array() { return close(']'); }
+  JsonWriter& key(std::string_view name);
+  JsonWriter& value(std::string_view v);
+  JsonWriter& value(const char* v) { return value(std::string_view(v)); }
+  JsonWriter& value(const std::string& v) { return value(std::string_view(v)); }
+  JsonWriter& value(bool v) { return raw(v ? "true" : "false"); }
+  JsonWriter& value(int v) { return raw(std::to_string(v)); }
+  JsonWriter& value(long v) { return raw(std::to_string(v)); }
+  JsonWriter& value(long long v) { return raw(std::to_string(v)); }
+  JsonWriter& value(unsigned v) { return raw(std::to_string(v)); }
+  JsonWriter& value(unsigned long v) { return raw(std::to_string(v)); }
+  JsonWriter& value(unsigned long long v) { return raw(std::to_string(v)); }
+  JsonWriter& value(double v);
+  JsonWriter& value(const Json& v);
+  JsonWriter& null() { return raw("null"); }
+  JsonWriter& raw(std::string_view json);  // text that is JSON already
+
+  // The text so far; checks that every object and array is closed.
+  [[nodiscard]] const std::string& str() const;
+
+ private:
+  struct Level {
+    bool one_line, empty;
+  };
+  JsonWriter& open(char bracket, bool one_line = false);
+  JsonWriter& close(char bracket);
+  void before_value();
+  void new_line();
+
+  int indent_;
+  bool after_key_ = false;
+  std::vector<Level> levels_;
+  std::string text_;
+};
+
+// "text" with quotes and escapes.
+std::string json_quote(std::string_view text);
+
+}  // namespace tandem
