@@ -12,19 +12,18 @@ constexpr SlotUse kEmbeddingBwdWeight[] = {{kDx, kRead}, {kGrads, kAccumulate}};
 
 // Attention of a MoE layer ends with norm, router and permutation.
 constexpr SlotUse kAttentionMoeFwd[] = {
-    {kParams, kRead}, {kX, kRead}, {kAttnSaved, kWrite}, {kH, kWrite},
-    {kRouterSaved, kWrite}, {kPermuted, kWrite}, {kCountsSend, kWrite},
-    {kPooledLoad, kAccumulate}};
+    {kParams, kRead},       {kX, kRead},         {kAttnSaved, kWrite},  {kH, kWrite},
+    {kRouterSaved, kWrite}, {kPermuted, kWrite}, {kCountsSend, kWrite}, {kPooledLoad, kAccumulate}};
 // d_h is d_x of layer l + 1 (residual) plus what comes back through the experts and the router.
 constexpr SlotUse kAttentionMoeBwdInput[] = {
-    {kParams, kRead}, {kX, kRead}, {kAttnSaved, kRead}, {kH, kRead}, {kRouterSaved, kRead},
-    {kDx, kRead, 1}, {kDPermuted, kRead}, {kPooledLoad, kRead}, {kDx, kWrite}, {kAttnGrad, kWrite},
-    {kGrads, kAccumulate}};
+    {kParams, kRead},      {kX, kRead},         {kAttnSaved, kRead},  {kH, kRead},
+    {kRouterSaved, kRead}, {kDx, kRead, 1},     {kDPermuted, kRead},  {kPooledLoad, kRead},
+    {kDx, kWrite},         {kAttnGrad, kWrite}, {kGrads, kAccumulate}};
 constexpr SlotUse kAttentionDenseFwd[] = {
     {kParams, kRead}, {kX, kRead}, {kAttnSaved, kWrite}, {kH, kWrite}};
 constexpr SlotUse kAttentionDenseBwdInput[] = {
-    {kParams, kRead}, {kX, kRead}, {kAttnSaved, kRead}, {kDH, kRead},
-    {kDx, kWrite}, {kAttnGrad, kWrite}, {kGrads, kAccumulate}};
+    {kParams, kRead}, {kX, kRead},         {kAttnSaved, kRead},  {kDH, kRead},
+    {kDx, kWrite},    {kAttnGrad, kWrite}, {kGrads, kAccumulate}};
 constexpr SlotUse kAttentionBwdWeight[] = {
     {kParams, kRead}, {kX, kRead}, {kAttnSaved, kRead}, {kAttnGrad, kRead}, {kGrads, kAccumulate}};
 
@@ -34,13 +33,19 @@ constexpr SlotUse kCountsFwd[] = {{kCountsSend, kRead}, {kCountsRecv, kWrite}};
 constexpr SlotUse kDispatchFwd[] = {{kPermuted, kRead}, {kExpertIn, kWrite}};
 constexpr SlotUse kDispatchBwdInput[] = {{kDExpertIn, kRead}, {kDPermuted, kWrite}};
 
-constexpr SlotUse kExpertsFwd[] = {
-    {kParams, kRead}, {kCountsRecv, kRead}, {kExpertIn, kRead}, {kExpertSaved, kWrite}, {kExpertOut, kWrite}};
+constexpr SlotUse kExpertsFwd[] = {{kParams, kRead},
+                                   {kCountsRecv, kRead},
+                                   {kExpertIn, kRead},
+                                   {kExpertSaved, kWrite},
+                                   {kExpertOut, kWrite}};
 constexpr SlotUse kExpertsBwdInput[] = {
-    {kParams, kRead}, {kCountsRecv, kRead}, {kDExpertOut, kRead}, {kExpertIn, kRead},
+    {kParams, kRead},      {kCountsRecv, kRead},  {kDExpertOut, kRead}, {kExpertIn, kRead},
     {kExpertSaved, kRead}, {kExpertGrad, kWrite}, {kDExpertIn, kWrite}};
-constexpr SlotUse kExpertsBwdWeight[] = {
-    {kCountsRecv, kRead}, {kExpertIn, kRead}, {kExpertGrad, kRead}, {kDExpertOut, kRead}, {kGrads, kAccumulate}};
+constexpr SlotUse kExpertsBwdWeight[] = {{kCountsRecv, kRead},
+                                         {kExpertIn, kRead},
+                                         {kExpertGrad, kRead},
+                                         {kDExpertOut, kRead},
+                                         {kGrads, kAccumulate}};
 
 constexpr SlotUse kCombineFwd[] = {{kExpertOut, kRead}, {kCombined, kWrite}};
 constexpr SlotUse kCombineBwdInput[] = {{kDCombined, kRead}, {kDExpertOut, kWrite}};
@@ -51,14 +56,12 @@ constexpr SlotUse kAggregateFwd[] = {
 constexpr SlotUse kAggregateBwdInput[] = {
     {kDx, kRead, 1}, {kRouterSaved, kRead}, {kDCombined, kWrite}};
 
-constexpr SlotUse kMlpFwd[] = {
-    {kParams, kRead}, {kH, kRead}, {kMlpSaved, kWrite}, {kX, kWrite, 1}};
-constexpr SlotUse kMlpBwdInput[] = {
-    {kParams, kRead}, {kDx, kRead, 1}, {kH, kRead}, {kMlpSaved, kRead},
-    {kMlpGrad, kWrite}, {kDH, kWrite}, {kGrads, kAccumulate}};
-constexpr SlotUse kMlpBwdWeight[] = {
-    {kParams, kRead}, {kH, kRead}, {kMlpSaved, kRead}, {kMlpGrad, kRead}, {kDx, kRead, 1},
-    {kGrads, kAccumulate}};
+constexpr SlotUse kMlpFwd[] = {{kParams, kRead}, {kH, kRead}, {kMlpSaved, kWrite}, {kX, kWrite, 1}};
+constexpr SlotUse kMlpBwdInput[] = {{kParams, kRead},     {kDx, kRead, 1},    {kH, kRead},
+                                    {kMlpSaved, kRead},   {kMlpGrad, kWrite}, {kDH, kWrite},
+                                    {kGrads, kAccumulate}};
+constexpr SlotUse kMlpBwdWeight[] = {{kParams, kRead},  {kH, kRead},     {kMlpSaved, kRead},
+                                     {kMlpGrad, kRead}, {kDx, kRead, 1}, {kGrads, kAccumulate}};
 
 // The head's layer l is the chunk's layer_end. Its forward also produces the gradient of the final
 // norm's output and the head's weight gradient, so that logits exist once, one chunk at a time.
@@ -116,7 +119,7 @@ std::span<const NodeKind> layer_nodes(bool moe) {
 
 std::string_view name_of(NodeKind k) {
   constexpr std::string_view names[] = {"embedding", "attention", "counts", "dispatch", "experts",
-                                        "combine", "aggregate", "mlp", "head"};
+                                        "combine",   "aggregate", "mlp",    "head"};
   return names[static_cast<int>(k)];
 }
 
@@ -126,20 +129,43 @@ std::string_view name_of(Phase p) {
 }
 
 std::string_view name_of(SlotKind k) {
-  constexpr std::string_view names[kNumSlotKinds] = {
-      "x", "attn_saved", "h", "router_saved", "permuted", "counts_send", "counts_recv",
-      "expert_in", "expert_saved", "expert_out", "combined", "mlp_saved", "head_saved", "d_x",
-      "d_combined", "d_expert_out", "expert_grad", "d_expert_in", "d_permuted", "d_h",
-      "attn_grad", "mlp_grad", "pooled_load", "grads", "grads_head", "params"};
+  constexpr std::string_view names[kNumSlotKinds] = {"x",
+                                                     "attn_saved",
+                                                     "h",
+                                                     "router_saved",
+                                                     "permuted",
+                                                     "counts_send",
+                                                     "counts_recv",
+                                                     "expert_in",
+                                                     "expert_saved",
+                                                     "expert_out",
+                                                     "combined",
+                                                     "mlp_saved",
+                                                     "head_saved",
+                                                     "d_x",
+                                                     "d_combined",
+                                                     "d_expert_out",
+                                                     "expert_grad",
+                                                     "d_expert_in",
+                                                     "d_permuted",
+                                                     "d_h",
+                                                     "attn_grad",
+                                                     "mlp_grad",
+                                                     "pooled_load",
+                                                     "grads",
+                                                     "grads_head",
+                                                     "params"};
   return names[static_cast<int>(k)];
 }
 
 std::string_view name_of(Lane l) {
-  constexpr std::string_view names[kNumLanes] = {"compute", "ep", "send_fwd", "recv_fwd",
-                                                 "send_bwd", "recv_bwd", "dp", "host"};
+  constexpr std::string_view names[kNumLanes] = {"compute",  "ep",       "send_fwd", "recv_fwd",
+                                                 "send_bwd", "recv_bwd", "dp",       "host"};
   return names[static_cast<int>(l)];
 }
 
-std::string_view name_of(Dir d) { return d == Dir::kFwd ? "F" : "B"; }
+std::string_view name_of(Dir d) {
+  return d == Dir::kFwd ? "F" : "B";
+}
 
 }  // namespace tandem

@@ -13,10 +13,13 @@ namespace tandem {
 // parameters without router and embedding look-up, LM head included, causal attention at half).
 double flops_per_token(const RunConfig& config);
 
-// FLOPs of one node for one micro-batch; `received` rows for expert nodes. 0 for ep nodes.
+// FLOPs of the matrix products of one node for one micro-batch; `received` rows for expert nodes;
+// 0 for nodes without any. Over a model's nodes with received = routed() they sum to tokens *
+// flops_per_token(), plus the router's products (in attention where `moe`), which that leaves out.
 double node_flops(NodeKind kind, Phase phase, bool moe, const ModelDims& dims, double received);
 
-// Bytes one rank sends to other ranks in an expert all-to-all of `rows` routed rows (balanced).
+// Bytes one rank sends to other ranks in an expert all-to-all of `rows` routed rows (balanced). The
+// hidden states only: dispatch adds 4 bytes of weight per row, combine does not.
 double alltoall_bytes(const ModelDims& dims, double rows);
 
 }  // namespace tandem

@@ -21,4 +21,12 @@ struct MemoryPlan {
 // knows them: see schedule/program.h).
 MemoryPlan static_memory(const ParamTable& table, DType dtype);
 
+// Bytes of one slot under a balanced router, where every rank receives as many rows as it sends.
+// With the schedule's peak of live slots this gives `saved` and `transient`. Persistent slots: 0.
+std::int64_t expected_slot_bytes(SlotKind kind, const ModelDims& dims, QkNorm qk_norm);
+
+// True for slots that some forward node and some backward node use: they belong to `saved`, the
+// others to `transient`.
+bool saved_for_backward(SlotKind kind);
+
 }  // namespace tandem

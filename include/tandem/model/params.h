@@ -59,7 +59,8 @@ struct ParamBucket {
 };
 
 struct ParamTable {
-  std::vector<Param> params;    // by chunk, then layer, then kind
+  // By chunk, then layer, then kind; embedding before the layers, final norm and head after them.
+  std::vector<Param> params;
   std::vector<ParamBucket> buckets;   // by chunk, dense before expert; empty buckets are left out
 
   [[nodiscard]] const Param* find(ParamKind kind, int layer) const;  // nullptr if not on this rank
@@ -67,7 +68,9 @@ struct ParamTable {
 };
 
 // The parameters that live on `rank`. With tied embeddings the last stage holds its own copy named
-// "embedding" too (kind kHead); gradients of the two copies are summed before the update.
+// "embedding" too (kind kHead), also where it is the first stage: such a table has that name twice.
+// Gradients of the two copies are summed before the update. Throws Error(kUsage) where ep does not
+// divide the experts.
 ParamTable make_params(const RunConfig& config, const RankGrid& grid, const Partition& partition,
                        int rank);
 
