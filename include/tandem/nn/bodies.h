@@ -9,11 +9,11 @@ namespace tandem::nn {
 void embedding_fwd(const NodeCtx& ctx);
 void embedding_bwd_weight(const NodeCtx& ctx);
 
-void attention_fwd(const NodeCtx& ctx);          // with router_fwd where ctx.moe
+void attention_fwd(const NodeCtx& ctx);  // with router_fwd where ctx.moe
 void attention_bwd_input(const NodeCtx& ctx);
 void attention_bwd_weight(const NodeCtx& ctx);
 
-void router_fwd(const NodeCtx& ctx);             // norm, logits, top-k, permutation, counts
+void router_fwd(const NodeCtx& ctx);  // norm, logits, top-k, permutation, counts
 // Adds the gradient that came back through the experts and the router to d_h [T, H].
 void router_bwd(const NodeCtx& ctx, View d_h);
 
@@ -34,7 +34,7 @@ void mlp_fwd(const NodeCtx& ctx);
 void mlp_bwd_input(const NodeCtx& ctx);
 void mlp_bwd_weight(const NodeCtx& ctx);
 
-void head_fwd(const NodeCtx& ctx);               // loss; in training also its gradient
+void head_fwd(const NodeCtx& ctx);  // loss; in training also its gradient
 void head_bwd_input(const NodeCtx& ctx);
 
 }  // namespace tandem::nn
