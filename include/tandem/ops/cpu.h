@@ -36,6 +36,7 @@ void run(const ops::AddTo& op, Workers& workers);
 void run(const ops::Cast& op, Workers& workers);
 void run(const ops::Sum& op, Workers& workers);
 void run(const ops::SquareSum& op, Workers& workers);
+void run(const ops::ClipScale& op, Workers& workers);
 void run(const ops::AdamW& op, Workers& workers);
 
 }  // namespace tandem::cpu
