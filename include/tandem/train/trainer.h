@@ -1,0 +1,24 @@
+// Trainer: one rank's run from first step to last.
+#pragma once
+
+#include <memory>
+
+#include "tandem/base/log.h"
+#include "tandem/comm/world.h"
+#include "tandem/config/config.h"
+
+namespace tandem {
+
+// How a run ended; the same on every rank.
+struct TrainResult {
+  std::int64_t steps = 0;  // optimizer steps done in total
+  double first_loss = 0.0, last_loss = 0.0;
+  double first_held_out = 0.0, last_held_out = 0.0;  // nats per token; 0: not evaluated
+  bool stopped_by_signal = false;
+};
+
+// Trains on one rank of `world`. `config` is resolved for world.size(). Blocking, collective.
+// On an error: logs it with where every lane stands, aborts the world, drains, and throws.
+TrainResult train_rank(World& world, const RunConfig& config, Log& log);
+
+}  // namespace tandem

@@ -1,0 +1,41 @@
+// Watchdog: a thread that ends the run when nothing moves for too long. It says which rank stands
+// where, lane by lane, then aborts the world; no rank waits for ever.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "tandem/base/log.h"
+#include "tandem/comm/world.h"
+#include "tandem/runtime/timeline.h"
+
+namespace tandem {
+
+class Watchdog {
+ public:
+  // Watches while the object lives. All arguments outlive it.
+  Watchdog(World& world, const Timeline& timeline, Log& log, int timeout_s);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  // While paused (a checkpoint is being written) standing still is fine.
+  void pause();
+  void resume();
+
+ private:
+  void watch();
+  void report_termination();
+
+  World& world_;
+  const Timeline& timeline_;
+  Log& log_;
+  const int timeout_s_;
+  std::mutex mutex_;  // guards stop_ and paused_
+  std::condition_variable wake_;
+  bool stop_ = false, paused_ = false;
+  std::thread thread_;  // last: starts when everything above exists
+};
+
+}  // namespace tandem

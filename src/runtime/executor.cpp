@@ -1,0 +1,288 @@
+#include "tandem/runtime/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::int64_t kAuxTerms = 2;  // load-balancing term and z term of one layer
+
+bool needs_counts(const Instr& instr) {
+  return instr.op == Op::kRun &&
+         (instr.node == NodeKind::kDispatch || instr.node == NodeKind::kExperts ||
+          instr.node == NodeKind::kCombine);
+}
+
+}  // namespace
+
+struct Executor::State {
+  State(RankState rank_state, const Program& p)
+      : rank(rank_state),
+        program(p),
+        memory(rank.device, program, rank.dims, rank.config.model.qk_norm,
+               rank.config.train.poison_memory),
+        scratch(rank.device, std::string(name_of(Lane::kCompute))),
+        ep_scratch(rank.device, std::string(name_of(Lane::kEp))),
+        routing(static_cast<std::size_t>(program.vpp * program.microbatches *
+                                         rank.config.model.layers)) {
+    const auto losses = static_cast<std::size_t>(program.microbatches) * sizeof(float);
+    loss = rank.device.alloc(losses, "losses");
+    aux = rank.device.alloc(losses * static_cast<std::size_t>(kAuxTerms * layers() * program.vpp),
+                            "auxiliary losses");
+    host_loss.resize(loss.bytes() / sizeof(float));
+    host_aux.resize(aux.bytes() / sizeof(float));
+  }
+
+  [[nodiscard]] int layers() const { return rank.config.model.layers; }
+
+  // Host copies of one layer's counts, filled by the ep lane before HOST_WAIT returns.
+  struct CountsCopy {
+    std::vector<std::int32_t> send, recv;
+    Routing known;
+  };
+
+  std::size_t key(const Instr& instr) const {
+    return (static_cast<std::size_t>(instr.chunk) * static_cast<std::size_t>(program.microbatches) +
+            static_cast<std::size_t>(instr.microbatch)) *
+               static_cast<std::size_t>(layers()) +
+           static_cast<std::size_t>(instr.layer);
+  }
+  CountsCopy& counts(const Instr& instr) {
+    auto& entry = routing[key(instr)];
+    if (!entry) entry = std::make_unique<CountsCopy>();
+    return *entry;
+  }
+  [[nodiscard]] View aux_of(const Instr& instr) const {
+    if (instr.layer >= layers()) return {};
+    const auto index = static_cast<std::int64_t>(key(instr));
+    return View{aux.data(), DType::kF32, static_cast<std::int64_t>(host_aux.size()), 1}.slice(
+        index * kAuxTerms, kAuxTerms);
+  }
+  Comm& peer_comm(Lane lane) const {
+    switch (lane) {
+      case Lane::kSendFwd:
+        return *rank.comms.send_fwd;
+      case Lane::kRecvFwd:
+        return *rank.comms.recv_fwd;
+      case Lane::kSendBwd:
+        return *rank.comms.send_bwd;
+      default:
+        return *rank.comms.recv_bwd;
+    }
+  }
+
+  void bind(const Instr& instr, std::int64_t received);
+  void run_one(const Instr& instr, const StepInput& input);
+  void copy_counts(const Instr& instr, Stream& stream);
+  void learn_counts(const Instr& instr);
+  void transfer(const Instr& instr, Stream& stream);
+  void step(std::int32_t index, const StepInput& input);
+  void read_results(const StepInput& input);
+
+  RankState rank;
+  const Program& program;
+  SlotMemory memory;
+  ScratchArena scratch, ep_scratch;                  // one per lane that runs nodes
+  std::vector<std::unique_ptr<CountsCopy>> routing;  // by chunk, micro-batch, layer
+  Buffer loss, aux;
+  std::vector<float> host_loss, host_aux;
+  std::vector<std::int64_t> load;
+  std::vector<BoundSlot> bound;
+  double aux_sum = 0.0;
+  NodeHook hook;
+};
+
+void Executor::State::bind(const Instr& instr, std::int64_t received) {
+  bound.clear();
+  for (std::size_t i = 0; i < instr.uses.size(); ++i)
+    bound.push_back(memory.bind(rank.lanes.stream(instr.lane), instr, i, received));
+}
+
+void Executor::State::run_one(const Instr& instr, const StepInput& input) {
+  Stream& stream = rank.lanes.stream(instr.lane);
+  const Routing* known = needs_counts(instr) ? &counts(instr).known : nullptr;
+  bind(instr, known != nullptr ? known->received : 0);
+  ScratchArena& lane_scratch = instr.lane == Lane::kEp ? ep_scratch : scratch;
+  lane_scratch.next_node();
+  const auto microbatch = static_cast<std::size_t>(instr.microbatch);
+  const NodeCtx ctx{
+      .device = rank.device,
+      .stream = stream,
+      .model = rank.config.model,
+      .dims = rank.dims,
+      .params = rank.params,
+      .scratch = lane_scratch,
+      .ep = rank.comms.ep.get(),
+      .slots = bound,
+      .batch = input.batches[microbatch],
+      .routing = known,
+      .layer = instr.layer,
+      .moe = instr.moe,
+      .training = input.training,
+      .loss_scale = input.loss_scale,
+      .aux_scale = input.aux_scale,
+      .loss = View{loss.data(), DType::kF32, program.microbatches, 1}.slice(instr.microbatch, 1),
+      .aux = aux_of(instr),
+      .alltoall_delay_us = rank.config.train.alltoall_delay_us,
+      .loss_chunk = rank.config.train.loss_chunk_tokens};
+  run_node(instr.node, instr.phase, ctx);
+  if (instr.node == NodeKind::kCounts) copy_counts(instr, stream);
+}
+
+// The host learns the counts from copies made in stream order behind the counts node, so the event
+// HOST_WAIT waits for covers them too.
+void Executor::State::copy_counts(const Instr& instr, Stream& stream) {
+  CountsCopy& copy = counts(instr);
+  copy.send.resize(static_cast<std::size_t>(rank.dims.experts));
+  copy.recv.resize(static_cast<std::size_t>(rank.dims.ep * rank.dims.local_experts));
+  for (const BoundSlot& slot : bound) {
+    auto& to = slot.kind == SlotKind::kCountsSend ? copy.send : copy.recv;
+    rank.device.copy(stream, to.data(), slot.data, to.size() * sizeof(std::int32_t));
+  }
+}
+
+void Executor::State::learn_counts(const Instr& instr) {
+  const double begin = rank.device.now_us();
+  // hazard: the ep lane's copy of the counts before the host reads them
+  rank.device.host_wait(rank.lanes.event(instr.event));
+  CountsCopy& copy = counts(instr);
+  copy.known.send_counts.assign(copy.send.begin(), copy.send.end());
+  copy.known.recv_counts.assign(copy.recv.begin(), copy.recv.end());
+  copy.known.received = 0;
+  for (const std::int32_t rows : copy.recv) copy.known.received += rows;
+  for (std::size_t e = 0; e < copy.send.size(); ++e)
+    load[static_cast<std::size_t>(instr.layer) * copy.send.size() + e] += copy.send[e];
+  const auto index = static_cast<std::int32_t>(&instr - program.instrs.data());
+  rank.timeline.host_wait(begin, rank.device.now_us(), index);
+}
+
+void Executor::State::transfer(const Instr& instr, Stream& stream) {
+  bind(instr, 0);
+  const SlotLayout layout = slot_layout(bound[0].kind, rank.dims, rank.config.model.qk_norm, 0);
+  const SlotTensor& tensor = layout.tensors[0];
+  const View view{bound[0].data, tensor.dtype, tensor.rows, tensor.cols};
+  constexpr int kSender = 0, kReceiver = 1;  // members of an edge's communicator
+  if (instr.op == Op::kSend)
+    peer_comm(instr.lane).send(stream, view, kReceiver);
+  else
+    peer_comm(instr.lane).recv(stream, view, kSender);
+}
+
+void Executor::State::step(std::int32_t index, const StepInput& input) {
+  const Instr& instr = program.instrs[static_cast<std::size_t>(index)];
+  rank.timeline.host_at(index);
+  if (instr.op == Op::kHostWait) return learn_counts(instr);
+
+  Stream& stream = rank.lanes.stream(instr.lane);
+  // hazard: whatever conflict of slots place_events put this wait in front of
+  if (instr.op == Op::kWait) return stream.wait(rank.lanes.event(instr.event));
+  if (instr.op == Op::kRecord) return stream.record(rank.lanes.event(instr.event));
+
+  rank.timeline.begin(stream, instr.lane, index);
+  switch (instr.op) {
+    case Op::kRun:
+      run_one(instr, input);
+      break;
+    case Op::kSend:
+    case Op::kRecv:
+      transfer(instr, stream);
+      break;
+    case Op::kGradSync:
+      rank.optimizer.sync_grads(stream, instr.chunk);
+      break;
+    case Op::kOptStep:
+      rank.optimizer.apply(stream, input.lr, input.step);
+      break;
+    default:
+      TANDEM_CHECK(false, "{} is not for a lane", name_of(instr.op));
+  }
+  rank.timeline.end(stream, instr.lane);
+  if (hook && instr.op == Op::kRun) {
+    // hazard: the node's writes before the hook reads them. Other lanes run on: they may be waiting
+    // for a peer that waits for this rank.
+    stream.sync();
+    hook(instr, bound);
+  }
+}
+
+void Executor::State::read_results(const StepInput& input) {
+  Stream& stream = rank.lanes.stream(Lane::kCompute);
+  rank.device.copy(stream, host_loss.data(), loss.data(), loss.bytes());
+  rank.device.copy(stream, host_aux.data(), aux.data(), aux.bytes());
+  // hazard: the two copies before the host reads them
+  stream.sync();
+
+  const ModelConfig& model = rank.config.model;
+  const double tokens = static_cast<double>(rank.dims.tokens);
+  const double experts = static_cast<double>(model.experts), topk = static_cast<double>(model.topk);
+  const auto moe_layers = static_cast<double>(
+      std::count_if(program.instrs.begin(), program.instrs.end(), [](const Instr& i) {
+        return i.op == Op::kRun && i.node == NodeKind::kCounts && i.microbatch == 0;
+      }));
+  const double balance = model.aux_loss == AuxLossKind::kPerLayer
+                             ? experts / (topk * tokens * tokens)
+                             : experts / (moe_layers * moe_layers * tokens * tokens);
+  aux_sum = 0.0;
+  int last_layer = -1;
+  for (const Instr& instr : program.instrs)
+    if (instr.op == Op::kRun && instr.node == NodeKind::kCounts)
+      last_layer = std::max(last_layer, instr.layer);
+  for (const Instr& instr : program.instrs) {
+    if (instr.op != Op::kRun || instr.node != NodeKind::kCounts) continue;
+    const std::size_t at = key(instr) * kAuxTerms;
+    // Pooled sums run over the layers: the last layer's value is the whole one.
+    const bool whole = model.aux_loss == AuxLossKind::kPerLayer || instr.layer == last_layer;
+    if (whole) aux_sum += model.aux_loss_coef * balance * host_aux[at];
+    aux_sum += model.z_loss_coef / tokens * host_aux[at + 1];
+  }
+  aux_sum *= static_cast<double>(input.aux_scale);
+}
+
+Executor::Executor(RankState state, const Program& program)
+    : state_(std::make_unique<State>(state, program)) {}
+
+Executor::~Executor() = default;
+
+void Executor::run(const StepInput& input) {
+  State& s = *state_;
+  Stream& compute = s.rank.lanes.stream(Lane::kCompute);
+  s.rank.timeline.start(s.program);
+  s.load.assign(
+      static_cast<std::size_t>(s.layers()) * static_cast<std::size_t>(s.rank.dims.experts), 0);
+  s.rank.device.fill(compute, s.loss.data(), 0, s.loss.bytes());
+  if (input.training) s.rank.params.zero_grads(s.rank.device, compute);
+  for (std::size_t i = 0; i < s.program.instrs.size(); ++i)
+    s.step(static_cast<std::int32_t>(i), input);
+  s.rank.lanes.sync_all();
+  s.memory.collect();
+  s.scratch.collect();
+  s.ep_scratch.collect();
+  s.read_results(input);
+}
+
+double Executor::loss_sum() const {
+  double sum = 0.0;
+  for (const float loss : state_->host_loss) sum += static_cast<double>(loss);
+  return sum;
+}
+
+double Executor::aux_loss() const {
+  return state_->aux_sum;
+}
+const std::vector<std::int64_t>& Executor::expert_load() const {
+  return state_->load;
+}
+const SlotMemory& Executor::memory() const {
+  return state_->memory;
+}
+std::size_t Executor::scratch_bytes() const {
+  return state_->scratch.bytes() + state_->ep_scratch.bytes();
+}
+void Executor::set_hook(NodeHook hook) {
+  state_->hook = std::move(hook);
+}
+
+}  // namespace tandem

@@ -1,0 +1,198 @@
+#include "engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/config/load.h"
+#include "tandem/model/slot.h"
+#include "tandem/schedule/check.h"
+#include "tandem/schedule/lower.h"
+
+namespace tandem {
+namespace {
+
+std::unique_ptr<Device> open_device(World& world, const RunConfig& config, Log& log) {
+  if (config.train.device == DeviceChoice::kCuda)
+    throw_error(ExitCode::kUsage,
+                "train.device is cuda, but this build has no CUDA backend: use cpu or auto");
+  const int cores = std::max(1U, std::thread::hardware_concurrency());
+  const int threads = config.train.cpu_threads > 0 ? config.train.cpu_threads
+                                                   : std::max(1, cores / world.local_size());
+  auto device = make_cpu_device({.threads = threads});
+  if (world.rank() == 0)
+    log.info("device   {}, {} rank(s) on {} core(s)", device->description(), world.size(), cores);
+  return device;
+}
+
+std::vector<Program> build_all(const RunConfig& config, ProgramKind kind) {
+  const LowerOptions options = lower_options(config);
+  std::vector<Program> programs;
+  for (int stage = 0; stage < config.parallel.pp; ++stage)
+    programs.push_back(build_program(options, kind, stage));
+  return programs;
+}
+
+void require_sound(const std::vector<Program>& programs, const char* what) {
+  const CheckReport report = check_programs(programs);
+  if (!report.ok())
+    throw_error(ExitCode::kInternal,
+                "the {} program is unsound, {} finding(s); first: stage {}: {}", what,
+                report.total_findings, report.findings[0].stage, report.findings[0].what);
+}
+
+// Ranks started with different configs or binaries would hang in their first collective.
+void require_equal_everywhere(World& world, const RunConfig& config,
+                              const std::vector<Program>& programs) {
+  std::string mine = to_json(config);
+  for (const Program& program : programs) mine += fmt::format("{:016x}", hash_of(program));
+  const auto all = world.gather(mine);
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw_error(ExitCode::kUsage,
+                  "rank {} was started with another config or program than rank 0: give every rank "
+                  "the same file, overrides and binary",
+                  rank);
+}
+
+RunConfig evaluation_config(RunConfig config) {
+  config.train.global_batch =
+      config.train.eval_batches * config.train.micro_batch * config.parallel.dp;
+  return config;
+}
+
+bool needs_tokens(const Partition& partition, int stage) {
+  for (int chunk = 0; chunk < partition.vpp; ++chunk)
+    if (partition.at(stage, chunk).has_embedding || partition.at(stage, chunk).has_head)
+      return true;
+  return false;
+}
+
+bool all_finite(const View& view) {
+  if (view.dtype == DType::kF32)
+    return std::all_of(view.as<float>(), view.as<float>() + view.size(),
+                       [](float x) { return std::isfinite(x); });
+  if (view.dtype == DType::kBF16)  // exponent bits all ones: infinity or NaN
+    return std::all_of(view.as<std::uint16_t>(), view.as<std::uint16_t>() + view.size(),
+                       [](std::uint16_t x) { return (x & 0x7F80U) != 0x7F80U; });
+  return true;
+}
+
+}  // namespace
+
+Engine::Engine(World& w, const RunConfig& c, Log& log)
+    : world(w),
+      config(c),
+      grid(make_grid(config)),
+      partition(make_partition(config)),
+      device(open_device(world, config, log)),
+      data(open_data(config)),
+      lanes(*device, grid.pp),
+      comms(make_rank_comms(world, grid, config.model.tied_embeddings)),
+      params(*device, lanes.stream(Lane::kCompute),
+             make_params(config, grid, partition, world.rank()), config.train.dtype,
+             config.train.seed),
+      optimizer(*device, lanes.stream(Lane::kDp), params, config.optimizer,
+                config.model.tied_embeddings, comms.optimizer()),
+      timeline(*device),
+      stage_(static_cast<std::size_t>(grid.place(world.rank()).pp)),
+      programs_(build_all(config, ProgramKind::kTraining)),
+      executor_({config, make_dims(config), *device, lanes, comms, params, optimizer, timeline},
+                programs_[stage_]),
+      batches_(*device, config, config.microbatches(),
+               needs_tokens(partition, static_cast<int>(stage_))),
+      evaluation_batches_(*device, config, config.train.eval_batches,
+                          needs_tokens(partition, static_cast<int>(stage_))) {
+  require_sound(programs_, "training");
+  require_equal_everywhere(world, config, programs_);
+}
+
+StepInput Engine::step_input(std::int64_t step, double lr) {
+  std::vector<std::int64_t> first;
+  for (int m = 0; m < config.microbatches(); ++m)
+    first.push_back(first_sample(config, step, m, grid.place(world.rank()).dp));
+  StepInput input;
+  input.batches = batches_.load(lanes.stream(Lane::kCompute), *data.train, first);
+  input.loss_scale = static_cast<float>(
+      1.0 / (static_cast<double>(config.train.global_batch) * config.train.seq_len));
+  input.aux_scale = static_cast<float>(1.0 / (config.microbatches() * config.parallel.dp));
+  input.lr = lr;
+  input.step = step + 1;
+  return input;
+}
+
+Engine::StepResult Engine::train_step(std::int64_t step, double lr) {
+  executor_.run(step_input(step, lr));
+  float norm = 0.0F;
+  Stream& stream = lanes.stream(Lane::kDp);
+  device->copy(stream, &norm, optimizer.grad_norm().data, sizeof(norm));
+  // hazard: the copy of the norm before the host reads it
+  stream.sync();
+  return {executor_.loss_sum(), executor_.aux_loss(), static_cast<double>(norm)};
+}
+
+double Engine::evaluate() {
+  if (!data.valid) return 0.0;
+  const RunConfig held_out = evaluation_config(config);
+  if (!evaluator_) {
+    const auto programs = build_all(held_out, ProgramKind::kEvaluation);
+    require_sound(programs, "evaluation");
+    evaluation_ = programs[stage_];
+    evaluator_ = std::make_unique<Executor>(
+        RankState{config, make_dims(config), *device, lanes, comms, params, optimizer, timeline},
+        evaluation_);
+  }
+  std::vector<std::int64_t> first;
+  for (int m = 0; m < config.train.eval_batches; ++m)
+    first.push_back(first_sample(held_out, 0, m, grid.place(world.rank()).dp));
+  StepInput input;
+  input.training = false;
+  input.batches = evaluation_batches_.load(lanes.stream(Lane::kCompute), *data.valid, first);
+  evaluator_->run(input);
+  timeline.harvest();
+  const double tokens = static_cast<double>(held_out.train.global_batch) * config.train.seq_len;
+  return world.sum(evaluator_->loss_sum()) / tokens;
+}
+
+std::string Engine::find_non_finite(std::int64_t step) {
+  for (const Param& param : params.table().params)
+    if (!all_finite(params.value(param.kind, param.layer)))
+      return fmt::format("parameter {}", param.name);
+
+  std::string found;
+  const ModelDims dims = make_dims(config);
+  executor_.set_hook([&](const Instr& instr, std::span<const BoundSlot> slots) {
+    if (!found.empty()) return;
+    for (const BoundSlot& slot : slots) {
+      if (slot.access != Access::kWrite || slot.data == nullptr) continue;
+      const SlotLayout layout = slot_layout(slot.kind, dims, config.model.qk_norm, slot.received);
+      for (const SlotTensor& tensor : layout.tensors)
+        if (!all_finite({slot.data + tensor.offset, tensor.dtype, tensor.rows, tensor.cols}))
+          found = fmt::format("layer {}, {}_{}, {}.{}, micro-batch {}", instr.layer,
+                              name_of(instr.node), name_of(instr.phase), name_of(slot.kind),
+                              tensor.name, instr.microbatch);
+    }
+  });
+  executor_.run(step_input(step, 0.0));
+  executor_.set_hook({});
+  timeline.harvest();
+  return found;
+}
+
+void Engine::drain() noexcept {
+  for (int lane = 0; lane < kNumLanes; ++lane) {
+    try {
+      // hazard: work still enqueued before the memory it uses is freed
+      lanes.stream(static_cast<Lane>(lane)).sync();
+    } catch (const std::exception&) {  // lanes that do not exist, and the poison already reported
+      continue;
+    }
+  }
+}
+
+std::int64_t Engine::memory_bytes() const {
+  return static_cast<std::int64_t>(device->memory().peak);
+}
+
+}  // namespace tandem

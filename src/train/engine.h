@@ -1,0 +1,66 @@
+// Engine: everything one rank owns for a run, built in order of dependence and torn down in
+// reverse.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tandem/base/log.h"
+#include "tandem/comm/world.h"
+#include "tandem/config/config.h"
+#include "tandem/data/batch_source.h"
+#include "tandem/nn/params.h"
+#include "tandem/optim/optimizer.h"
+#include "tandem/plan/grid.h"
+#include "tandem/plan/partition.h"
+#include "tandem/runtime/executor.h"
+#include "tandem/train/batch_loader.h"
+
+namespace tandem {
+
+class Engine {
+ public:
+  // Builds and checks the programs of all stages, compares their hash over the ranks, makes the
+  // communicators, initialises the parameters, opens the data. Collective.
+  Engine(World& world, const RunConfig& config, Log& log);
+
+  struct StepResult {
+    double loss_sum, aux, grad_norm;
+  };
+  StepResult train_step(std::int64_t step, double lr);  // step counts from 0
+  double evaluate();                                    // mean held-out loss; collective
+  // Runs the forward and backward of `step` again, node by node, and says where the first value
+  // that is not finite appears on this rank; empty if nowhere.
+  std::string find_non_finite(std::int64_t step);
+  void drain() noexcept;  // after an abort: waits for the lanes
+
+  [[nodiscard]] const Program& program() const { return programs_[stage_]; }
+  [[nodiscard]] std::int64_t memory_bytes() const;
+
+  World& world;
+  const RunConfig config;
+  const RankGrid grid;
+  const Partition partition;
+  std::unique_ptr<Device> device;
+  BatchSources data;
+  Lanes lanes;
+  RankComms comms;
+  Params params;
+  Optimizer optimizer;
+  Timeline timeline;
+
+ private:
+  StepInput step_input(std::int64_t step, double lr);
+
+  std::size_t stage_;
+  std::vector<Program> programs_;  // of all stages
+  Program evaluation_;
+  Executor executor_;
+  std::unique_ptr<Executor> evaluator_;  // made at the first evaluation
+  BatchLoader batches_, evaluation_batches_;
+
+ public:
+  [[nodiscard]] const Executor& executor() const { return executor_; }
+};
+
+}  // namespace tandem

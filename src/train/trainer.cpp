@@ -1,0 +1,220 @@
+#include "tandem/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "engine.h"
+#include "tandem/base/error.h"
+#include "tandem/config/load.h"
+#include "tandem/model/cost.h"
+#include "tandem/optim/lr_schedule.h"
+#include "tandem/trace/trace.h"
+#include "tandem/train/signals.h"
+#include "tandem/train/state_io.h"
+#include "tandem/train/step_report.h"
+#include "tandem/train/watchdog.h"
+
+namespace tandem {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::vector<TraceSpan> to_spans(const std::vector<TimedInstr>& timed, const Program& program) {
+  std::vector<TraceSpan> spans;
+  spans.reserve(timed.size());
+  for (const TimedInstr& t : timed) {
+    const Instr& instr = program.instrs[static_cast<std::size_t>(t.instr)];
+    const std::string name = instr.op == Op::kRun
+                                 ? fmt::format("{}_{}", name_of(instr.node), name_of(instr.phase))
+                                 : fmt::format("{}", name_of(instr.op));
+    spans.push_back({std::string(name_of(t.lane)), name, std::string(name_of(instr.dir)),
+                     t.begin_us, t.end_us, instr.chunk, instr.microbatch, instr.layer});
+  }
+  return spans;
+}
+
+class Trainer {
+ public:
+  Trainer(World& world, const RunConfig& config, Log& log)
+      : world_(world),
+        config_(config),
+        log_(log),
+        engine_(world, config, log),
+        flops_per_step_(flops_per_token(config) * config.train.global_batch * config.train.seq_len),
+        watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {
+    if (world_.rank() != 0) return;
+    if (!config_.logging.metrics.empty())
+      sinks_.push_back(make_json_lines(config_.logging.metrics));
+    if (!config_.logging.tensorboard.empty())
+      sinks_.push_back(make_tensorboard(config_.logging.tensorboard));
+  }
+
+  TrainResult run() {
+    try {
+      return steps();
+    } catch (const Error& error) {
+      fail(error.code(), error.what());
+      throw;
+    } catch (const std::exception& error) {
+      fail(ExitCode::kInternal, error.what());
+      throw;
+    }
+  }
+
+ private:
+  TrainResult steps();
+  StepReport step(std::int64_t index);
+  void require_finite(const StepReport& report, std::int64_t index);
+  void evaluate(std::int64_t done);
+  void save(std::int64_t done);
+  std::int64_t resume();
+  void fail(ExitCode code, const char* what);
+  [[nodiscard]] bool traced(std::int64_t index) const {
+    return index >= config_.logging.trace_begin &&
+           index < config_.logging.trace_begin + config_.logging.trace_steps;
+  }
+
+  World& world_;
+  const RunConfig& config_;
+  Log& log_;
+  Engine engine_;
+  const double flops_per_step_;
+  std::vector<std::unique_ptr<MetricSink>> sinks_;
+  std::vector<TraceSpan> traced_spans_;
+  TrainResult result_;
+  std::optional<std::int64_t> saved_step_;
+  double mean_step_s_ = 0.0;
+  Watchdog watchdog_;  // last: it watches the others
+};
+
+void Trainer::fail(ExitCode code, const char* what) {
+  log_.error("rank {}: {}\nlanes stand at\n{}", world_.rank(), what, engine_.timeline.where());
+  world_.abort(code, what);
+  engine_.drain();
+}
+
+std::int64_t Trainer::resume() {
+  if (config_.checkpoint.dir.empty() || !config_.checkpoint.resume) return 0;
+  const auto info = load_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp),
+                               engine_.params, engine_.optimizer, config_, log_);
+  if (!info) return 0;
+  if (world_.rank() == 0)
+    log_.info("resume   step {}, {} samples consumed, from {}", info->step, info->consumed_samples,
+              config_.checkpoint.dir);
+  return info->step;
+}
+
+void Trainer::save(std::int64_t done) {
+  if (config_.checkpoint.dir.empty() || saved_step_ == done) return;
+  watchdog_.pause();
+  const auto begin = Clock::now();
+  save_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp), engine_.params,
+             engine_.optimizer, config_,
+             {done, done * config_.train.global_batch, config_.train.seed, to_json(config_)});
+  watchdog_.resume();
+  saved_step_ = done;
+  if (world_.rank() == 0)
+    log_.info("saved    step {} to {} in {:.2f} s", done, config_.checkpoint.dir,
+              seconds_since(begin));
+}
+
+void Trainer::evaluate(std::int64_t done) {
+  if (!engine_.data.valid) return;
+  const double loss = engine_.evaluate();
+  if (result_.first_held_out == 0.0) result_.first_held_out = loss;
+  result_.last_held_out = loss;
+  if (world_.rank() != 0) return;
+  log_.info("held-out step {} | loss {:.4f} | perplexity {:.3f}", done, loss, std::exp(loss));
+  for (auto& sink : sinks_) sink->write(done, {{"lm loss validation", loss}});
+}
+
+void Trainer::require_finite(const StepReport& report, std::int64_t index) {
+  if (std::isfinite(report.loss) && std::isfinite(report.grad_norm)) return;
+  const auto found = world_.gather(engine_.find_non_finite(index));
+  std::string places;
+  for (std::size_t rank = 0; rank < found.size(); ++rank)
+    if (!found[rank].empty()) places += fmt::format("\n  rank {}: {}", rank, found[rank]);
+  throw_error(
+      ExitCode::kTraining,
+      "step {}: loss {} and gradient norm {} are not both finite; the parameters were left as "
+      "they were. First non-finite values:{}\nLower optimizer.lr, raise "
+      "optimizer.warmup_steps, or set optimizer.clip",
+      index + 1, report.loss, report.grad_norm,
+      places.empty() ? " none found in a second run" : places);
+}
+
+StepReport Trainer::step(std::int64_t index) {
+  const auto begin = Clock::now();
+  const double lr = learning_rate(config_.optimizer, static_cast<int>(index), config_.train.steps);
+  const Engine::StepResult mine = engine_.train_step(index, lr);
+  const auto spans = to_spans(engine_.timeline.harvest(), engine_.program());
+  const OverlapStats overlap = overlap_stats(spans);
+  if (traced(index)) traced_spans_.insert(traced_spans_.end(), spans.begin(), spans.end());
+
+  RankReport rank{mine.loss_sum,
+                  mine.aux,
+                  mine.grad_norm,
+                  overlap.ep_us,
+                  overlap.hidden_us,
+                  overlap.compute_us,
+                  overlap.host_wait_us,
+                  static_cast<double>(engine_.memory_bytes()),
+                  stop_requested() ? 1.0 : 0.0,
+                  engine_.executor().expert_load()};
+  std::vector<RankReport> ranks;
+  for (const std::string& bytes : world_.gather(pack(rank))) ranks.push_back(unpack(bytes));
+
+  StepReport report = combine(ranks, config_);
+  report.step = index + 1;
+  report.total_steps = config_.train.steps;
+  report.lr = lr;
+  report.seconds = seconds_since(begin);
+  report.tokens_per_s =
+      static_cast<double>(config_.train.global_batch) * config_.train.seq_len / report.seconds;
+  report.tflops = flops_per_step_ / report.seconds / 1e12;
+  mean_step_s_ = mean_step_s_ == 0.0 ? report.seconds : 0.9 * mean_step_s_ + 0.1 * report.seconds;
+  report.eta_s = mean_step_s_ * static_cast<double>(config_.train.steps - report.step);
+  return report;
+}
+
+TrainResult Trainer::steps() {
+  const std::int64_t first = resume();
+  if (first == 0 && config_.train.eval_every > 0) evaluate(0);
+  std::int64_t done = first;
+  while (done < config_.train.steps && !result_.stopped_by_signal) {
+    const StepReport report = step(done);
+    require_finite(report, done);
+    if (done == first) result_.first_loss = report.loss;
+    result_.last_loss = report.loss;
+    ++done;
+    if (world_.rank() == 0 && (done % config_.logging.every == 0 || done == config_.train.steps)) {
+      log_.info("{}", progress_line(report, config_));
+      for (auto& sink : sinks_) sink->write(done, metrics_of(report));
+    }
+    if (traced(done - 1) && !traced(done))
+      write_chrome_trace(fmt::format("{}-rank{}.json", config_.logging.trace, world_.rank()),
+                         world_.rank(), traced_spans_);
+    result_.stopped_by_signal = report.stop;
+    const bool last = done == config_.train.steps || report.stop;
+    if (config_.train.eval_every > 0 && (done % config_.train.eval_every == 0 || last) &&
+        !report.stop)
+      evaluate(done);
+    if (last || (config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0)) save(done);
+  }
+  result_.steps = done;
+  return result_;
+}
+
+}  // namespace
+
+TrainResult train_rank(World& world, const RunConfig& config, Log& log) {
+  return Trainer(world, config, log).run();
+}
+
+}  // namespace tandem

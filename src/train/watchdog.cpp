@@ -1,0 +1,69 @@
+#include "tandem/train/watchdog.h"
+
+#include <chrono>
+
+#include "tandem/train/signals.h"
+
+namespace tandem {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kPeriod = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Watchdog::Watchdog(World& world, const Timeline& timeline, Log& log, int timeout_s)
+    : world_(world), timeline_(timeline), log_(log), timeout_s_(timeout_s), thread_([this] {
+        watch();
+      }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Watchdog::pause() {
+  const std::lock_guard lock(mutex_);
+  paused_ = true;
+}
+
+void Watchdog::resume() {
+  const std::lock_guard lock(mutex_);
+  paused_ = false;
+}
+
+void Watchdog::report_termination() {
+  log_.warn("rank {} was told to terminate; its lanes stand at\n{}", world_.rank(),
+            timeline_.where());
+}
+
+void Watchdog::watch() {
+  std::int64_t last_progress = -1;
+  auto moved = Clock::now();
+  bool termination_reported = false;
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kPeriod, [this] { return stop_; })) {
+    if (terminate_requested() && !termination_reported) {
+      termination_reported = true;
+      report_termination();
+    }
+    const std::int64_t progress = timeline_.progress();
+    if (paused_ || progress != last_progress) {
+      last_progress = progress;
+      moved = Clock::now();
+    } else if (Clock::now() - moved > std::chrono::seconds(timeout_s_)) {
+      const std::string reason =
+          fmt::format("rank {} has not moved for {} s (train.watchdog_s); its lanes stand at\n{}",
+                      world_.rank(), timeout_s_, timeline_.where());
+      log_.error("{}", reason);
+      world_.abort(ExitCode::kComm, reason);
+      return;
+    }
+  }
+}
+
+}  // namespace tandem
