@@ -1,5 +1,6 @@
 // Where training samples come from. Sample order depends on (files, seed, seq_len, sample number)
-// alone, so a run resumes from the number of consumed samples.
+// alone, so a run resumes from the number of consumed samples. The megatron kind also depends on
+// the number of samples of the whole run (steps x global_batch), as Megatron's own order does.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +20,20 @@ class BatchSource {
   // Any thread. Throws Error(kBadInput) naming file and offset for ids outside [0, vocab).
   virtual void sample(std::int64_t index, std::span<std::int32_t> tokens,
                       std::span<std::int32_t> labels) = 0;
-  [[nodiscard]] virtual std::string describe() const = 0;   // one line: files, tokens, epochs
-  [[nodiscard]] virtual std::int64_t num_tokens() const = 0;
+  [[nodiscard]] virtual std::string describe() const = 0;     // one line: files, tokens, epochs
+  [[nodiscard]] virtual std::int64_t num_tokens() const = 0;  // of one epoch; 0: unbounded
 };
 
 struct BatchSources {
-  std::unique_ptr<BatchSource> train, valid;   // valid: nullptr when there is no held-out data
+  std::unique_ptr<BatchSource> train, valid;  // valid: nullptr when there is no held-out data
 };
 
-// Opens what config.data names. text: bytes of the files as tokens (vocab >= 256); held-out is
-// data.valid or the last valid_fraction. megatron: .bin/.idx pairs in Megatron's exact order.
-// synthetic: a learnable pseudo-random sequence from the seed.
-// Throws Error(kBadInput) with file, offset, expected and found.
+// Opens what config.data names. text: bytes of the files as tokens (vocab >= 256), every epoch in
+// an order of its own; held-out is data.valid or the last valid_fraction, in file order. megatron:
+// .bin/.idx pairs in Megatron's exact order; several prefixes take turns. synthetic: a learnable
+// pseudo-random sequence from the seed. A source that is asked for more samples than it holds
+// starts again. Throws Error(kBadInput) with file, offset, expected and found; Error(kUsage) for
+// settings that cannot work.
 BatchSources open_data(const RunConfig& config);
 
 // Batch order: micro-batch m of data-parallel rank d in step s holds the samples

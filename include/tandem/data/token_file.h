@@ -1,4 +1,5 @@
 // Megatron's .bin/.idx pair, checked against hostile content before anything is read through it.
+// A TokenFile is immutable after opening and may be read from any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,19 @@ class TokenFile {
   virtual ~TokenFile() = default;
 
   [[nodiscard]] virtual std::int64_t num_sequences() const = 0;
-  [[nodiscard]] virtual std::span<const std::int32_t> lengths() const = 0;   // tokens per sequence
-  // Copies tokens [begin, begin + out.size()) of a sequence.
-  virtual void read(std::int64_t sequence, std::int64_t begin, std::span<std::int32_t> out) const = 0;
+  [[nodiscard]] virtual std::span<const std::int32_t> lengths() const = 0;  // tokens per sequence
+  // Copies tokens [begin, begin + out.size()) of a sequence; the range must lie inside it. Values
+  // are those of the file: the caller knows the vocabulary. Throws Error(kBadInput) if a stored
+  // 64-bit value does not fit or the .bin file has shrunk.
+  virtual void read(std::int64_t sequence, std::int64_t begin,
+                    std::span<std::int32_t> out) const = 0;
+  // "prefix.bin byte 1234": where a token lies, for messages.
+  [[nodiscard]] virtual std::string where(std::int64_t sequence, std::int64_t token) const = 0;
 };
 
-// Writes a pair, one document per sequence, u16 when vocab < 65500 else i32.
-void write_token_file(const std::string& prefix, const std::vector<std::vector<std::int32_t>>& documents,
-                      int vocab);
+// Writes a pair, one document per sequence, u16 when vocab < 65500 else i32. Replaces existing
+// files. Throws Error(kBadInput) for tokens outside [0, vocab) and for failed writes.
+void write_token_file(const std::string& prefix,
+                      const std::vector<std::vector<std::int32_t>>& documents, int vocab);
 
 }  // namespace tandem

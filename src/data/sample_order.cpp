@@ -1,0 +1,174 @@
+#include "tandem/data/sample_order.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string_view>
+
+#include "numpy_shuffle.h"
+#include "tandem/base/error.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::int64_t kExtraToken = 1;  // the label of the last input token
+constexpr double kShortFinalEpoch = 0.80;
+
+std::int64_t tokens_in_range(std::span<const std::int32_t> lengths, std::int64_t begin,
+                             std::int64_t end) {
+  std::int64_t total = 0;
+  for (std::int64_t i = begin; i < end; ++i) total += lengths[static_cast<std::size_t>(i)];
+  return total;
+}
+
+// The smallest number of passes over the range that holds `num_samples` samples.
+std::int64_t epochs_needed(std::int64_t tokens, const SampleOrderOptions& options) {
+  if (!options.num_samples) return 1;
+  std::int64_t wanted = 0;
+  if (__builtin_mul_overflow(*options.num_samples, options.seq_len, &wanted) ||
+      __builtin_add_overflow(wanted, kExtraToken, &wanted) ||
+      wanted > std::numeric_limits<std::int64_t>::max() / 2) {
+    throw_error(ExitCode::kUsage, "{} samples of {} tokens exceed 64-bit counting; lower one",
+                *options.num_samples, options.seq_len);
+  }
+  const std::int64_t epochs = wanted / tokens + (wanted % tokens != 0);
+  const std::int64_t sequences = options.end - options.begin;
+  if (epochs > std::numeric_limits<std::int32_t>::max() / sequences) {
+    throw_error(ExitCode::kBadInput,
+                "{} samples of {} tokens need {} epochs of {} sequences with {} tokens, more than "
+                "the sample order can hold; give more data or fewer samples",
+                *options.num_samples, options.seq_len, epochs, sequences, tokens);
+  }
+  return std::max<std::int64_t>(epochs, 1);
+}
+
+// A last epoch of which less than 80 % is used is shuffled apart, so that its samples come last.
+bool is_final_epoch_separate(std::int64_t tokens, std::int64_t epochs,
+                             const SampleOrderOptions& options) {
+  if (epochs == 1) return false;
+  const std::int64_t before = ((epochs - 1) * tokens - kExtraToken) / options.seq_len;
+  const std::int64_t from_final = *options.num_samples - before;
+  const std::int64_t per_epoch = (tokens - kExtraToken) / options.seq_len;
+  return from_final < static_cast<std::int64_t>(kShortFinalEpoch * static_cast<double>(per_epoch));
+}
+
+void append_documents(const SampleOrderOptions& options, std::int64_t epochs, NumpyShuffle& shuffle,
+                      std::vector<std::int32_t>& index) {
+  const std::size_t start = index.size();
+  const auto sequences = static_cast<std::size_t>(options.end - options.begin);
+  index.resize(start + sequences * static_cast<std::size_t>(epochs));
+  for (std::size_t i = start; i < index.size(); ++i) {
+    index[i] = static_cast<std::int32_t>(options.begin +
+                                         static_cast<std::int64_t>((i - start) % sequences));
+  }
+  shuffle(std::span(index).subspan(start));
+}
+
+// Cuts the shuffled documents, read back to back, into samples that share their border token.
+void cut_samples(std::span<const std::int32_t> lengths, std::int64_t seq_len, std::int64_t samples,
+                 SampleOrder& order) {
+  order.sample_index.reserve(static_cast<std::size_t>(samples) + 1);
+  std::int64_t position = 0, offset = 0;
+  order.sample_index.emplace_back(position, offset);
+  const auto length_at = [&](std::int64_t at) {
+    return std::int64_t{
+        lengths[static_cast<std::size_t>(order.document_index[static_cast<std::size_t>(at)])]};
+  };
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    std::int64_t need = seq_len + kExtraToken;
+    while (need > length_at(position) - offset) {
+      need -= length_at(position) - offset;
+      ++position;
+      offset = 0;
+    }
+    offset += need - kExtraToken;
+    order.sample_index.emplace_back(position, offset);
+  }
+}
+
+void shuffle_samples(std::int64_t first_part, std::int64_t samples, NumpyShuffle& shuffle,
+                     std::vector<std::int64_t>& index) {
+  index.resize(static_cast<std::size_t>(samples));
+  std::iota(index.begin(), index.end(), std::int64_t{0});
+  const auto all = std::span(index);
+  shuffle(all.first(static_cast<std::size_t>(first_part)));
+  shuffle(all.subspan(static_cast<std::size_t>(first_part)));
+}
+
+// One to three non-negative numbers separated by commas.
+bool parse_weights(std::string_view text, std::array<double, 3>& weights) {
+  for (double& weight : weights) {
+    const auto [next, status] = std::from_chars(text.data(), text.data() + text.size(), weight);
+    if (status != std::errc() || !std::isfinite(weight) || weight < 0.0) return false;
+    text.remove_prefix(static_cast<std::size_t>(next - text.data()));
+    if (text.empty()) return true;
+    if (text.front() != ',') return false;
+    text.remove_prefix(1);
+  }
+  return false;
+}
+
+}  // namespace
+
+SampleOrder make_sample_order(std::span<const std::int32_t> lengths,
+                              const SampleOrderOptions& options) {
+  TANDEM_CHECK(options.seq_len >= 1, "sample order");
+  TANDEM_CHECK(options.begin >= 0, "sample order");
+  TANDEM_CHECK(options.end <= static_cast<std::int64_t>(lengths.size()), "sample order");
+  const std::int64_t tokens = tokens_in_range(lengths, options.begin, options.end);
+  if (tokens <= 0) {
+    throw_error(ExitCode::kBadInput, "sequences [{}, {}) hold no tokens; one sample needs {}",
+                options.begin, options.end, options.seq_len + kExtraToken);
+  }
+  const std::int64_t epochs = epochs_needed(tokens, options);
+
+  SampleOrder order;
+  order.num_epochs = static_cast<int>(epochs);
+  order.separate_final_epoch = is_final_epoch_separate(tokens, epochs, options);
+
+  NumpyShuffle shuffle(options.seed);
+  if (order.separate_final_epoch) {
+    append_documents(options, epochs - 1, shuffle, order.document_index);
+    append_documents(options, 1, shuffle, order.document_index);
+  } else {
+    append_documents(options, epochs, shuffle, order.document_index);
+  }
+  const std::int64_t samples = (epochs * tokens - kExtraToken) / options.seq_len;
+  cut_samples(lengths, options.seq_len, samples, order);
+  const std::int64_t first_part = order.separate_final_epoch
+                                      ? ((epochs - 1) * tokens - kExtraToken) / options.seq_len
+                                      : samples;
+  shuffle_samples(first_part, samples, shuffle, order.shuffle_index);
+  return order;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> split_ranges(const std::string& split,
+                                                                std::int64_t num_sequences) {
+  std::array<double, 3> weights{};
+  const bool parsed = parse_weights(split, weights);
+  const double sum = weights[0] + weights[1] + weights[2];
+  if (!parsed || sum <= 0.0) {
+    throw_error(ExitCode::kUsage,
+                "data.split is \"{}\"; give one to three weights such as \"969,30,1\"", split);
+  }
+  const auto boundary = [&](double fraction) {
+    // nearbyint rounds half to even, as the reference does.
+    const double at = std::nearbyint(fraction * static_cast<double>(num_sequences));
+    return std::min(static_cast<std::int64_t>(at), num_sequences);
+  };
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  double fraction = 0.0;
+  std::int64_t begin = 0;
+  for (const double weight : weights) {
+    fraction += weight / sum;
+    const std::int64_t end = boundary(fraction);
+    ranges.emplace_back(begin, end);
+    begin = end;
+  }
+  return ranges;
+}
+
+}  // namespace tandem

@@ -1,0 +1,176 @@
+#include "tandem/data/token_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "input_file.h"
+#include "tandem/base/error.h"
+#include "token_index.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kFirstWideVocab = 65500;  // from here on tokens are written as i32
+
+class CheckedTokenFile final : public TokenFile {
+ public:
+  explicit CheckedTokenFile(const std::string& prefix)
+      : bin_(prefix + ".bin"), index_(read_token_index(InputFile(prefix + ".idx"), bin_)) {}
+
+  std::int64_t num_sequences() const override {
+    return static_cast<std::int64_t>(index_.lengths.size());
+  }
+
+  std::span<const std::int32_t> lengths() const override { return index_.lengths; }
+
+  void read(std::int64_t sequence, std::int64_t begin, std::span<std::int32_t> out) const override {
+    TANDEM_CHECK(sequence >= 0, "token file {}", bin_.path());
+    TANDEM_CHECK(sequence < num_sequences(), "token file {}", bin_.path());
+    TANDEM_CHECK(begin >= 0, "sequence {} of {}", sequence, bin_.path());
+    TANDEM_CHECK(begin + static_cast<std::int64_t>(out.size()) <=
+                     index_.lengths[static_cast<std::size_t>(sequence)],
+                 "sequence {} of {}", sequence, bin_.path());
+    switch (index_.type) {
+      case TokenType::kU8:
+        return copy<std::uint8_t>(sequence, begin, out);
+      case TokenType::kI8:
+        return copy<std::int8_t>(sequence, begin, out);
+      case TokenType::kI16:
+        return copy<std::int16_t>(sequence, begin, out);
+      case TokenType::kU16:
+        return copy<std::uint16_t>(sequence, begin, out);
+      case TokenType::kI32:
+        return bin_.read(byte_of(sequence, begin), std::as_writable_bytes(out));
+      case TokenType::kI64:
+        return copy<std::int64_t>(sequence, begin, out);
+    }
+  }
+
+  std::string where(std::int64_t sequence, std::int64_t token) const override {
+    return fmt::format("{} byte {}", bin_.path(), byte_of(sequence, token));
+  }
+
+ private:
+  std::int64_t byte_of(std::int64_t sequence, std::int64_t token) const {
+    return index_.pointers[static_cast<std::size_t>(sequence)] +
+           token * bytes_per_token(index_.type);
+  }
+
+  template <class Stored>
+  void copy(std::int64_t sequence, std::int64_t begin, std::span<std::int32_t> out) const {
+    std::vector<Stored> stored(out.size());
+    bin_.read(byte_of(sequence, begin), std::as_writable_bytes(std::span(stored)));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<std::int32_t>(stored[i]);
+      if (out[i] != stored[i]) {
+        throw_error(ExitCode::kBadInput, "{}: token {} does not fit into 32 bits",
+                    where(sequence, begin + static_cast<std::int64_t>(i)), stored[i]);
+      }
+    }
+  }
+
+  InputFile bin_;
+  TokenIndex index_;
+};
+
+class OutputFile {
+ public:
+  explicit OutputFile(std::string path) : path_(std::move(path)), stream_(path_, std::ios::binary) {
+    check();
+  }
+
+  template <class T>
+  void write(const T* values, std::size_t count) {
+    stream_.write(reinterpret_cast<const char*>(values),
+                  static_cast<std::streamsize>(count * sizeof(T)));
+  }
+
+  template <class T>
+  void write(const std::vector<T>& values) {
+    write(values.data(), values.size());
+  }
+
+  void close() {
+    stream_.close();
+    check();
+  }
+
+ private:
+  void check() {
+    if (!stream_) {
+      throw_error(ExitCode::kBadInput, "cannot write {}: {}", path_, std::strerror(errno));
+    }
+  }
+
+  std::string path_;
+  std::ofstream stream_;
+};
+
+template <class Stored>
+void write_tokens(OutputFile& bin, const std::vector<std::vector<std::int32_t>>& documents) {
+  for (const auto& document : documents) {
+    bin.write(std::vector<Stored>(document.begin(), document.end()));
+  }
+}
+
+void check_documents(const std::string& prefix,
+                     const std::vector<std::vector<std::int32_t>>& documents, int vocab) {
+  for (std::size_t d = 0; d < documents.size(); ++d) {
+    for (const std::int32_t token : documents[d]) {
+      if (token < 0 || token >= vocab) {
+        throw_error(ExitCode::kBadInput, "{}: document {} holds token {}, outside [0, {})", prefix,
+                    d, token, vocab);
+      }
+    }
+    if (documents[d].size() > std::numeric_limits<std::int32_t>::max()) {
+      throw_error(ExitCode::kBadInput, "{}: document {} has {} tokens, more than 32 bits count",
+                  prefix, d, documents[d].size());
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<TokenFile> TokenFile::open(const std::string& prefix) {
+  return std::make_unique<CheckedTokenFile>(prefix);
+}
+
+void write_token_file(const std::string& prefix,
+                      const std::vector<std::vector<std::int32_t>>& documents, int vocab) {
+  check_documents(prefix, documents, vocab);
+  const TokenType type = vocab < kFirstWideVocab ? TokenType::kU16 : TokenType::kI32;
+
+  OutputFile bin(prefix + ".bin");
+  if (type == TokenType::kU16) {
+    write_tokens<std::uint16_t>(bin, documents);
+  } else {
+    write_tokens<std::int32_t>(bin, documents);
+  }
+  bin.close();
+
+  std::vector<std::int32_t> lengths;
+  std::vector<std::int64_t> pointers, boundaries = {0};
+  std::int64_t at = 0;
+  for (const auto& document : documents) {
+    lengths.push_back(static_cast<std::int32_t>(document.size()));
+    pointers.push_back(at);
+    at += static_cast<std::int64_t>(document.size()) * bytes_per_token(type);
+    boundaries.push_back(boundaries.back() + 1);
+  }
+  const std::uint64_t version = 1, counts[] = {lengths.size(), boundaries.size()};
+
+  OutputFile idx(prefix + ".idx");
+  idx.write(kIndexMagic, sizeof kIndexMagic);
+  idx.write(&version, 1);
+  idx.write(&type, 1);
+  idx.write(counts, 2);
+  idx.write(lengths);
+  idx.write(pointers);
+  idx.write(boundaries);
+  idx.close();
+}
+
+}  // namespace tandem
