@@ -50,6 +50,7 @@ class Json {
   [[nodiscard]] const Json& at(std::string_view key, std::string_view what) const;
 
   [[nodiscard]] bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  [[nodiscard]] bool is_object() const { return std::holds_alternative<Object>(value_); }
   [[nodiscard]] std::string kind() const;  // "an integer", "a string", ... for messages
   [[nodiscard]] std::string dump() const;  // compact text
   bool operator==(const Json&) const = default;

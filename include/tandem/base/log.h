@@ -10,7 +10,9 @@ namespace tandem {
 
 class Log {
  public:
-  // Rank 0 writes bare lines ("..."), the others "[rank 3] ...". Warnings and errors go to stderr.
+  // Rank 0 writes bare lines ("..."), the others "[rank 3] ...". Warnings and errors go to stderr
+  // with "warning: " and "error: " before them. Each line is flushed whole. quiet drops info lines.
+  // Safe to call from several threads, also through the Logs of other ranks.
   Log(int rank, bool quiet);
   ~Log();
   Log(const Log&) = delete;
@@ -29,7 +31,7 @@ class Log {
   int rank_;
 };
 
-// True when stdout is a terminal and NO_COLOR is unset.
+// True when stdout is a terminal and NO_COLOR is unset or empty.
 bool colour_wanted();
 
 }  // namespace tandem

@@ -45,6 +45,8 @@ struct ModelConfig {
   double init_std = 0.02;
 
   [[nodiscard]] bool is_moe(int layer) const;  // layer in [0, layers)
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
 struct ParallelConfig {
@@ -55,12 +57,16 @@ struct ParallelConfig {
   int microbatch_group = 0;          // N of interleaved 1F1B; 0 = pp
   std::vector<int> partition;        // layers per virtual stage (pp * vpp entries); empty = even
   LayerSpread spread = LayerSpread::kExact;  // "spread": layers need not divide pp * vpp
+
+  bool operator==(const ParallelConfig&) const = default;
 };
 
 struct OverlapConfig {
   bool enabled = true;               // pair forward and backward of different micro-batches
   bool delay_wgrad = true;           // weight gradients as nodes of their own
   EventMode events = EventMode::kPerDirection;
+
+  bool operator==(const OverlapConfig&) const = default;
 };
 
 struct TrainConfig {
@@ -79,6 +85,8 @@ struct TrainConfig {
   double alltoall_delay_us = 0.0;    // modelled network time per expert all-to-all (CPU device)
   bool deterministic = true;
   bool poison_memory = false;        // fill freed slots with NaN
+
+  bool operator==(const TrainConfig&) const = default;
 };
 
 struct DataConfig {
@@ -87,6 +95,8 @@ struct DataConfig {
   std::vector<std::string> valid;    // empty: the last valid_fraction of train
   double valid_fraction = 0.05;
   std::string split = "969,30,1";    // Megatron's split, for kind = megatron with valid empty
+
+  bool operator==(const DataConfig&) const = default;
 };
 
 struct OptimizerConfig {
@@ -94,13 +104,15 @@ struct OptimizerConfig {
   double min_lr = 1e-4;
   int warmup_steps = 10;
   LrSchedule schedule = LrSchedule::kCosine;
-  int decay_steps = 0;               // cosine: length; wsd: length of the final decay; 0 = to the end
+  int decay_steps = 0;               // cosine: length, 0 = to the end; wsd: length of the final decay, 0 = a tenth
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;         // matrices only: norms and biases are never decayed
   bool decay_embeddings = true;
   double clip = 1.0;                 // global gradient norm; 0 = no clipping
+
+  bool operator==(const OptimizerConfig&) const = default;
 };
 
 struct CheckpointConfig {
@@ -108,6 +120,8 @@ struct CheckpointConfig {
   int every = 0;                     // steps; 0 = only at the end and on SIGUSR1
   int keep = 2;                      // newest complete ones kept, at least 2
   bool resume = true;                // continue from the newest complete one
+
+  bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct LoggingConfig {
@@ -118,6 +132,8 @@ struct LoggingConfig {
   std::string trace;                 // Chrome trace file prefix; empty: none
   int trace_begin = 0;               // first traced step
   int trace_steps = 0;               // number of traced steps
+
+  bool operator==(const LoggingConfig&) const = default;
 };
 
 struct RunConfig {
@@ -134,6 +150,8 @@ struct RunConfig {
   [[nodiscard]] int world() const { return parallel.pp * parallel.dp; }
   [[nodiscard]] int microbatches() const;     // per data-parallel rank and step
   [[nodiscard]] std::int64_t tokens_per_microbatch() const;  // micro_batch * seq_len
+
+  bool operator==(const RunConfig&) const = default;
 };
 
 }  // namespace tandem

@@ -1,0 +1,275 @@
+#include "fields.h"
+
+#include <fmt/core.h>
+
+namespace tandem::config {
+namespace {
+
+template <class E>
+constexpr Choice choice(std::string_view name, E value) {
+  return {name, static_cast<int>(value)};
+}
+
+constexpr Choice kQkNorms[] = {choice("none", QkNorm::kNone), choice("per_head", QkNorm::kPerHead),
+                               choice("full", QkNorm::kFull)};
+constexpr Choice kAuxLosses[] = {choice("per_layer", AuxLossKind::kPerLayer),
+                                 choice("pooled", AuxLossKind::kPooled)};
+constexpr Choice kEventModes[] = {choice("per_direction", EventMode::kPerDirection),
+                                  choice("shared", EventMode::kShared)};
+constexpr Choice kLrSchedules[] = {choice("constant", LrSchedule::kConstant),
+                                   choice("cosine", LrSchedule::kCosine),
+                                   choice("wsd", LrSchedule::kWsd)};
+constexpr Choice kDataKinds[] = {choice("text", DataKind::kText),
+                                 choice("megatron", DataKind::kMegatron),
+                                 choice("synthetic", DataKind::kSynthetic)};
+constexpr Choice kDevices[] = {choice("auto", DeviceChoice::kAuto),
+                               choice("cpu", DeviceChoice::kCpu),
+                               choice("cuda", DeviceChoice::kCuda)};
+constexpr Choice kLogFormats[] = {choice("text", LogFormat::kText),
+                                  choice("json", LogFormat::kJson),
+                                  choice("megatron", LogFormat::kMegatron)};
+constexpr Choice kSpreads[] = {choice("exact", LayerSpread::kExact),
+                               choice("spread", LayerSpread::kSpread)};
+constexpr Choice kDTypes[] = {choice("fp32", DType::kF32), choice("bf16", DType::kBF16),
+                              choice("fp16", DType::kF16)};
+
+template <class E>
+FieldRef one_of(E& target, std::span<const Choice> choices) {
+  return ChoiceRef{
+      &target, [](const void* t) { return static_cast<int>(*static_cast<const E*>(t)); },
+      [](void* t, int value) { *static_cast<E*>(t) = static_cast<E>(value); }, choices};
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Range kFromOne{};                           // >= 1
+constexpr Range kFromZero{.low = 0};                  // >= 0
+constexpr Range kPositive{0, kInfinity, true, true};  // finite and > 0
+constexpr Range kNotNegative{0, kInfinity, false, true};
+constexpr Range kBelowOne{0, 1, false, true};  // [0, 1)
+constexpr Range kAny{-kInfinity, kInfinity};
+
+// Products of these limits stay inside the integers they are computed in.
+constexpr Range kLayers{1, 10000}, kHidden{1, 1 << 20}, kFfn{1, 1 << 26}, kHeads{1, 1 << 16};
+constexpr Range kExperts{0, 1 << 16}, kStages{1, 1 << 12}, kRanks{1, 1 << 18}, kVocab{2, 1 << 26};
+
+void add_model(std::vector<Field>& all, ModelConfig& m) {
+  const auto add = [&](std::string_view key, FieldRef ref, Range range, std::string_view unit,
+                       std::string_view doc) {
+    all.push_back({"model", key, ref, range, unit, doc});
+  };
+  add("preset", &m.preset, kAny, "",
+      "A published model whose values become the defaults of this section: `qwen3-30b-a3b`, "
+      "`qwen3-235b-a22b`, `mixtral-8x7b` or `olmoe-1b-7b`; empty for none");
+  add("layers", &m.layers, kLayers, "layers", "Transformer layers");
+  add("hidden", &m.hidden, kHidden, "elements", "Width of the residual stream");
+  add("heads", &m.heads, kHeads, "heads", "Query heads");
+  add("kv_heads", &m.kv_heads, kHeads, "heads", "Key and value heads; divides `heads`");
+  add("head_dim", &m.head_dim, kHeads, "elements", "Width of one head; even");
+  add("dense_ffn", &m.dense_ffn, kFfn, "elements", "Inner width of the SwiGLU of dense layers");
+  add("experts", &m.experts, kExperts, "experts",
+      "Experts of a MoE layer; 0 makes every layer dense");
+  add("topk", &m.topk, kFromOne, "experts", "Experts that a token is sent to");
+  add("moe_ffn", &m.moe_ffn, kFfn, "elements", "Inner width of the SwiGLU of one expert");
+  add("first_k_dense", &m.first_k_dense, kFromZero, "layers", "So many first layers are dense");
+  add("moe_every", &m.moe_every, kFromOne, "layers",
+      "Of the other layers, counted from 0, layer i is MoE where i + 1 is a multiple of this");
+  add("moe_pattern", &m.moe_pattern, {0, 1}, "",
+      "One entry per layer, 1 for MoE and 0 for dense; replaces the two keys above; empty for "
+      "none");
+  add("vocab", &m.vocab, kVocab, "tokens", "Size of the vocabulary; at least 256 for text");
+  add("rope_theta", &m.rope_theta, kPositive, "", "Base of the rotary position angles");
+  add("norm_eps", &m.norm_eps, kPositive, "", "Added to the mean square in every RMSNorm");
+  add("qk_norm", one_of(m.qk_norm, kQkNorms), kAny, "",
+      "RMSNorm of queries and keys: over each head, over the full projection, or none");
+  add("norm_topk_prob", &m.norm_topk_prob, kAny, "",
+      "Scale the probabilities of a token's chosen experts to sum to 1");
+  add("tied_embeddings", &m.tied_embeddings, kAny, "", "The head uses the embedding matrix");
+  add("aux_loss", one_of(m.aux_loss, kAuxLosses), kAny, "",
+      "Load-balancing loss: a product per layer as Megatron defines it, or one over all layers "
+      "together as Hugging Face does");
+  add("aux_loss_coef", &m.aux_loss_coef, kNotNegative, "", "Weight of the load-balancing loss");
+  add("z_loss_coef", &m.z_loss_coef, kNotNegative, "",
+      "Weight of the router's z-loss, the mean squared log-sum-exp of its logits");
+  add("init_std", &m.init_std, kPositive, "", "Standard deviation of initial weights");
+}
+
+void add_parallel(std::vector<Field>& all, ParallelConfig& p) {
+  const auto add = [&](std::string_view key, FieldRef ref, Range range, std::string_view unit,
+                       std::string_view doc) {
+    all.push_back({"parallel", key, ref, range, unit, doc});
+  };
+  add("pp", &p.pp, kStages, "ranks", "Pipeline stages");
+  add("vpp", &p.vpp, kStages, "chunks",
+      "Chunks of layers per stage; above 1 the pipeline interleaves");
+  add("dp", &p.dp, {0, kRanks.high}, "ranks",
+      "Data-parallel ranks; 0 for the number of ranks over `pp`");
+  add("ep", &p.ep, kRanks, "ranks",
+      "Ranks that share the experts of a layer; divides `dp` and `model.experts`");
+  add("microbatch_group", &p.microbatch_group, kFromZero, "micro-batches",
+      "Micro-batches a chunk runs before the next chunk does, with `vpp` above 1; 0 for `pp`");
+  add("partition", &p.partition, kFromZero, "layers",
+      "Layers of each of the `pp` x `vpp` virtual stages, in model order; empty for even");
+  add("spread", one_of(p.spread, kSpreads), kAny, "",
+      "`exact`: layers must divide over the virtual stages; `spread`: some get one more");
+}
+
+void add_overlap(std::vector<Field>& all, OverlapConfig& o) {
+  const auto add = [&](std::string_view key, FieldRef ref, std::string_view doc) {
+    all.push_back({"overlap", key, ref, kAny, "", doc});
+  };
+  add("enabled", &o.enabled,
+      "Run the forward of one micro-batch beside the backward of another, so that one computes "
+      "while the other waits for its expert all-to-all");
+  add("delay_wgrad", &o.delay_wgrad,
+      "Weight gradients of attention and experts are steps of their own, moved to where they hide "
+      "communication");
+  add("events", one_of(o.events, kEventModes),
+      "One pair of events for each direction, or one for both (slower; shows the false waits)");
+}
+
+void add_train(std::vector<Field>& all, TrainConfig& t) {
+  const auto add = [&](std::string_view key, FieldRef ref, Range range, std::string_view unit,
+                       std::string_view doc) {
+    all.push_back({"train", key, ref, range, unit, doc});
+  };
+  add("device", one_of(t.device, kDevices), kAny, "", "Where the model runs; `auto` prefers a GPU");
+  add("dtype", one_of(t.dtype, kDTypes), kAny, "",
+      "Storage of parameters and activations; router, softmax, norms, loss and optimizer are fp32");
+  add("steps", &t.steps, kFromOne, "steps", "Optimizer steps of the whole run");
+  add("micro_batch", &t.micro_batch, kFromOne, "sequences", "Sequences per micro-batch");
+  add("global_batch", &t.global_batch, kFromOne, "sequences",
+      "Sequences per step over all ranks; a multiple of `micro_batch` x `parallel.dp`");
+  add("seq_len", &t.seq_len, kFromOne, "tokens", "Length of a sequence");
+  add("seed", &t.seed, kAny, "", "Seed of the initial weights and of the sample order");
+  add("loss_chunk_tokens", &t.loss_chunk_tokens, kFromOne, "tokens",
+      "Tokens whose logits exist at one time");
+  add("eval_every", &t.eval_every, kFromZero, "steps",
+      "Steps between evaluations on held-out data; 0 for never");
+  add("eval_batches", &t.eval_batches, kFromOne, "micro-batches",
+      "Length of an evaluation, per data-parallel rank");
+  add("cpu_threads", &t.cpu_threads, kFromZero, "threads",
+      "Compute threads of a rank on the CPU device; 0 shares the cores among this host's ranks");
+  add("watchdog_s", &t.watchdog_s, kFromOne, "s", "A step that takes longer ends the run");
+  add("alltoall_delay_us", &t.alltoall_delay_us, {0, 1e9}, "us",
+      "Modelled network time added to every expert all-to-all; CPU device only");
+  add("deterministic", &t.deterministic, kAny, "", "Same numbers in every run, on every device");
+  add("poison_memory", &t.poison_memory, kAny, "",
+      "Fill freed activations with NaN, to catch reads of them");
+}
+
+void add_data(std::vector<Field>& all, DataConfig& d) {
+  const auto add = [&](std::string_view key, FieldRef ref, Range range, std::string_view doc) {
+    all.push_back({"data", key, ref, range, "", doc});
+  };
+  add("kind", one_of(d.kind, kDataKinds), kAny,
+      "Bytes of text files, Megatron `.bin`/`.idx` token files, or a made-up learnable sequence");
+  add("train", &d.train, kAny,
+      "Files to train on: paths of text files, or prefixes of `.bin`/`.idx` pairs");
+  add("valid", &d.valid, kAny,
+      "Held-out files; empty holds out the end of `train` by `valid_fraction` or `split`");
+  add("valid_fraction", &d.valid_fraction, kBelowOne,
+      "Share of text held out at the end of `train` where `valid` is empty");
+  add("split", &d.split, kAny,
+      "Weights of training, validation and test documents for Megatron files where `valid` is "
+      "empty");
+}
+
+void add_optimizer(std::vector<Field>& all, OptimizerConfig& o) {
+  const auto add = [&](std::string_view key, FieldRef ref, Range range, std::string_view unit,
+                       std::string_view doc) {
+    all.push_back({"optimizer", key, ref, range, unit, doc});
+  };
+  add("lr", &o.lr, kNotNegative, "", "Highest learning rate");
+  add("min_lr", &o.min_lr, kNotNegative, "", "Learning rate at the end of a decay");
+  add("warmup_steps", &o.warmup_steps, kFromZero, "steps",
+      "The rate rises linearly over these steps");
+  add("schedule", one_of(o.schedule, kLrSchedules), kAny, "",
+      "After the warm-up: constant, cosine, or stable with a linear decay at the end (`wsd`)");
+  add("decay_steps", &o.decay_steps, kFromZero, "steps",
+      "Cosine: length of the decay, 0 for up to the last step; wsd: length of the final decay, 0 "
+      "for a tenth of the run");
+  add("beta1", &o.beta1, kBelowOne, "", "AdamW: decay of the mean gradient");
+  add("beta2", &o.beta2, kBelowOne, "", "AdamW: decay of the mean squared gradient");
+  add("eps", &o.eps, kPositive, "", "AdamW: added to the root of the mean squared gradient");
+  add("weight_decay", &o.weight_decay, kNotNegative, "",
+      "AdamW: decoupled weight decay of matrices; norms are never decayed");
+  add("decay_embeddings", &o.decay_embeddings, kAny, "", "Decay the embedding and the head too");
+  add("clip", &o.clip, kNotNegative, "", "Highest global gradient norm; 0 for no clipping");
+}
+
+void add_checkpoint(std::vector<Field>& all, CheckpointConfig& c) {
+  const auto add = [&](std::string_view key, FieldRef ref, Range range, std::string_view unit,
+                       std::string_view doc) {
+    all.push_back({"checkpoint", key, ref, range, unit, doc});
+  };
+  add("dir", &c.dir, kAny, "", "Folder of the checkpoints; empty for none");
+  add("every", &c.every, kFromZero, "steps", "Steps between checkpoints; 0 for only at the end");
+  add("keep", &c.keep, {.low = 2}, "checkpoints", "Newest complete checkpoints to keep");
+  add("resume", &c.resume, kAny, "", "Continue from the newest complete checkpoint in `dir`");
+}
+
+void add_logging(std::vector<Field>& all, LoggingConfig& l) {
+  const auto add = [&](std::string_view key, FieldRef ref, Range range, std::string_view unit,
+                       std::string_view doc) {
+    all.push_back({"logging", key, ref, range, unit, doc});
+  };
+  add("format", one_of(l.format, kLogFormats), kAny, "", "Form of the progress lines");
+  add("every", &l.every, kFromOne, "steps", "Steps between progress lines");
+  add("metrics", &l.metrics, kAny, "", "File that gets one JSON line a step; empty for none");
+  add("tensorboard", &l.tensorboard, kAny, "",
+      "Folder for TensorBoard event files; empty for none");
+  add("trace", &l.trace, kAny, "", "Prefix of Chrome trace files; empty for none");
+  add("trace_begin", &l.trace_begin, kFromZero, "step", "First traced step, counted from 0");
+  add("trace_steps", &l.trace_steps, kFromZero, "steps", "Number of traced steps");
+}
+
+}  // namespace
+
+std::vector<Field> fields(RunConfig& config) {
+  std::vector<Field> all;
+  add_model(all, config.model);
+  add_parallel(all, config.parallel);
+  add_overlap(all, config.overlap);
+  add_train(all, config.train);
+  add_data(all, config.data);
+  add_optimizer(all, config.optimizer);
+  add_checkpoint(all, config.checkpoint);
+  add_logging(all, config.logging);
+  return all;
+}
+
+std::string Range::text() const {
+  constexpr double kIntMax = std::numeric_limits<std::int32_t>::max();
+  if (low == -kInfinity) return "";
+  if (high == kInfinity || high == kIntMax) return fmt::format("{} {}", open_low ? ">" : ">=", low);
+  return fmt::format("in {}{:.0f}, {:.0f}{}", open_low ? "(" : "[", low, high,
+                     open_high ? ")" : "]");
+}
+
+std::string_view ChoiceRef::name() const {
+  const int value = get(target);
+  for (const Choice& c : choices)
+    if (c.value == value) return c.name;
+  return "?";
+}
+
+std::string Field::type() const {
+  struct Namer {
+    std::string operator()(bool*) const { return "bool"; }
+    std::string operator()(int*) const { return "integer"; }
+    std::string operator()(std::uint64_t*) const { return "integer"; }
+    std::string operator()(double*) const { return "number"; }
+    std::string operator()(std::string*) const { return "string"; }
+    std::string operator()(std::vector<int>*) const { return "list of integers"; }
+    std::string operator()(std::vector<std::string>*) const { return "list of strings"; }
+    std::string operator()(const ChoiceRef& c) const {
+      std::string text;
+      for (const Choice& choice : c.choices)
+        text += fmt::format("{}`{}`", text.empty() ? "" : ", ", choice.name);
+      return text;
+    }
+  };
+  return std::visit(Namer{}, ref);
+}
+
+}  // namespace tandem::config

@@ -1,0 +1,84 @@
+#include <algorithm>
+
+#include "fields.h"
+#include "problems.h"
+#include "rules.h"
+#include "tandem/base/error.h"
+#include "tandem/config/load.h"
+#include "values.h"
+
+namespace tandem {
+namespace {
+
+// The ranks the config itself names.
+int own_world(const ParallelConfig& p) {
+  return p.pp * std::max({p.dp, p.ep, 1});
+}
+
+// dp and microbatch_group where the config leaves them open. A world that pp does not divide gets a
+// dp all the same, so that the other rules can be checked.
+RunConfig fill(RunConfig config, int world) {
+  ParallelConfig& p = config.parallel;
+  if (p.dp == 0) p.dp = std::max(1, world / p.pp);
+  if (p.microbatch_group == 0) p.microbatch_group = p.pp;
+  return config;
+}
+
+std::vector<std::string> range_violations(RunConfig config) {
+  std::vector<std::string> all;
+  for (const config::Field& field : config::fields(config))
+    if (std::string violation = range_violation(field); !violation.empty())
+      all.push_back(std::move(violation));
+  return all;
+}
+
+void check_world(const RunConfig& config, int dp_asked, int world, config::Violations& out) {
+  const ParallelConfig& p = config.parallel;
+  if (world % p.pp != 0)
+    out.add("parallel.pp", p.pp, fmt::format("does not divide the {} rank(s) of this run", world),
+            fmt::format("start a multiple of {} ranks, as in mpirun -np {}", p.pp, own_world(p)));
+  else if (dp_asked != 0 && std::int64_t{p.pp} * p.dp != world)
+    out.add("parallel.dp", p.dp,
+            fmt::format("pp x dp = {} x {} is not the {} rank(s) of this run", p.pp, p.dp, world),
+            fmt::format("start {} ranks, or set parallel.dp={}", std::int64_t{p.pp} * p.dp,
+                        world / p.pp));
+}
+
+}  // namespace
+
+namespace config {
+
+void throw_if_any(const std::vector<std::string>& problems, const std::string& origin) {
+  if (problems.empty()) return;
+  std::string text =
+      fmt::format("{}: {} problem{}", origin, problems.size(), problems.size() == 1 ? "" : "s");
+  for (const std::string& problem : problems) text += "\n  - " + problem;
+  throw Error(ExitCode::kUsage, text);
+}
+
+}  // namespace config
+
+std::vector<std::string> violations(const RunConfig& config, int world) {
+  // The rules divide and multiply; they hold only for values inside their ranges.
+  if (std::vector<std::string> out_of_range = range_violations(config); !out_of_range.empty())
+    return out_of_range;
+  const int ranks = world == 0 ? own_world(config.parallel) : world;
+  const RunConfig filled = fill(config, ranks);
+  config::Violations out;
+  check_world(filled, config.parallel.dp, ranks, out);
+  config::check_model(filled, out);
+  config::check_sizes(filled, out);
+  config::check_layout(filled, out);
+  config::check_batch(filled, out);
+  config::check_training(filled, out);
+  config::check_files(filled, out);
+  return out.take();
+}
+
+RunConfig resolve(RunConfig config, int world) {
+  TANDEM_CHECK(world >= 0, "number of ranks");
+  config::throw_if_any(violations(config, world), "config");
+  return fill(config, world == 0 ? own_world(config.parallel) : world);
+}
+
+}  // namespace tandem

@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <numeric>
+
+#include "rules.h"
+
+namespace tandem::config {
+namespace {
+
+void check_partition(const RunConfig& config, Violations& out) {
+  const ParallelConfig& p = config.parallel;
+  const int stages = p.pp * p.vpp;
+  const std::string shown = fmt::format("[{} entries]", p.partition.size());
+  if (p.partition.size() != static_cast<std::size_t>(stages)) {
+    out.add("parallel.partition", shown,
+            fmt::format("needs pp x vpp = {} entries, one per virtual stage", stages),
+            fmt::format("give {} entries, or none for an even split", stages));
+    return;
+  }
+  const std::int64_t sum = std::accumulate(p.partition.begin(), p.partition.end(), std::int64_t{0});
+  if (sum != config.model.layers)
+    out.add("parallel.partition", shown,
+            fmt::format("adds up to {} layers, but model.layers is {}", sum, config.model.layers),
+            "make the two equal");
+}
+
+void check_layers(const RunConfig& config, Violations& out) {
+  const ParallelConfig& p = config.parallel;
+  const int stages = p.pp * p.vpp;
+  if (!p.partition.empty()) {
+    check_partition(config, out);
+  } else if (p.spread == LayerSpread::kExact && config.model.layers % stages != 0) {
+    const int above = (config.model.layers / stages + 1) * stages;
+    out.add("model.layers", config.model.layers,
+            fmt::format("does not divide over pp x vpp = {} virtual stages", stages),
+            fmt::format("set parallel.spread=spread, give parallel.partition, or take {} layers",
+                        above));
+  }
+}
+
+void check_expert_ranks(const RunConfig& config, Violations& out) {
+  const ParallelConfig& p = config.parallel;
+  if (p.dp % p.ep != 0)
+    out.add("parallel.ep", p.ep,
+            fmt::format("does not divide the {} data-parallel ranks it is drawn from", p.dp),
+            fmt::format("give a divisor of {}, or run on a multiple of pp x ep = {} ranks", p.dp,
+                        std::int64_t{p.pp} * p.ep));
+  if (config.model.experts == 0 && p.ep > 1)
+    out.add("parallel.ep", p.ep, "there are no experts to share, as model.experts is 0",
+            "set parallel.ep=1");
+  if (config.model.experts > 0 && config.model.experts % p.ep != 0)
+    out.add("parallel.ep", p.ep,
+            fmt::format("does not divide model.experts = {}", config.model.experts),
+            fmt::format("give a divisor of {}", config.model.experts));
+}
+
+void check_group(const RunConfig& config, std::int64_t microbatches, Violations& out) {
+  const ParallelConfig& p = config.parallel;
+  const std::int64_t group = p.microbatch_group;
+  const std::int64_t needed =
+      std::int64_t{config.train.micro_batch} * p.dp * std::max<std::int64_t>(p.pp, group);
+  if (group < p.pp) {
+    out.add("parallel.microbatch_group", group,
+            fmt::format("below parallel.pp = {}, the interleaved pipeline would starve", p.pp),
+            fmt::format("give at least {}, or 0", p.pp));
+  } else if (group > microbatches) {
+    out.add("parallel.microbatch_group", group,
+            fmt::format("more than the {} micro-batches of a step", microbatches),
+            fmt::format("raise train.global_batch to {} or more, or set parallel.vpp=1", needed));
+  } else if (const std::int64_t rest = microbatches % group; rest != 0 && rest < p.pp) {
+    out.add(
+        "parallel.microbatch_group", group,
+        fmt::format(
+            "leaves a last group of {} of the {} micro-batches, fewer than parallel.pp = {}", rest,
+            microbatches, p.pp),
+        fmt::format("choose train.global_batch so that the last group is empty or has at least {}",
+                    p.pp));
+  }
+}
+
+}  // namespace
+
+void check_layout(const RunConfig& config, Violations& out) {
+  const ParallelConfig& p = config.parallel;
+  if (p.vpp > 1 && p.pp == 1)
+    out.add("parallel.vpp", p.vpp, "interleaving needs more than one pipeline stage",
+            "set parallel.vpp=1, or parallel.pp to 2 or more");
+  check_layers(config, out);
+  check_expert_ranks(config, out);
+  if (config.model.aux_loss == AuxLossKind::kPooled && config.model.experts > 0 &&
+      config.model.aux_loss_coef > 0 && p.pp > 1)
+    out.add("model.aux_loss", "pooled",
+            fmt::format("pools over all layers, but they lie on parallel.pp = {} stages", p.pp),
+            "set model.aux_loss=per_layer, or parallel.pp=1");
+}
+
+void check_batch(const RunConfig& config, Violations& out) {
+  const std::int64_t sequences = std::int64_t{config.train.micro_batch} * config.parallel.dp;
+  if (config.train.global_batch % sequences != 0) {
+    const std::int64_t above = (config.train.global_batch / sequences + 1) * sequences;
+    out.add("train.global_batch", config.train.global_batch,
+            fmt::format("not a multiple of train.micro_batch x parallel.dp = {} x {}",
+                        config.train.micro_batch, config.parallel.dp),
+            fmt::format("give {}", above));
+  } else if (config.parallel.vpp > 1 && config.parallel.pp > 1) {
+    check_group(config, config.train.global_batch / sequences, out);
+  }
+}
+
+}  // namespace tandem::config

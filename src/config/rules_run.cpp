@@ -1,0 +1,99 @@
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "rules.h"
+
+namespace tandem::config {
+namespace {
+
+// "969,30,1" -> weights; nullopt if it is anything else.
+std::optional<std::array<double, 3>> split_weights(std::string_view text) {
+  std::array<double, 3> weights{};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::size_t comma = text.find(',');
+    if ((comma == std::string_view::npos) != (i + 1 == weights.size())) return std::nullopt;
+    const std::string_view number = text.substr(0, comma);
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), weights[i]);
+    const bool whole = error == std::errc() && end == number.data() + number.size();
+    if (!whole || !(weights[i] >= 0) || weights[i] > 1e9) return std::nullopt;
+    if (comma != std::string_view::npos) text.remove_prefix(comma + 1);
+  }
+  return weights[0] > 0 ? std::optional(weights) : std::nullopt;
+}
+
+const char* kind_name(DataKind kind) {
+  return kind == DataKind::kText ? "text" : "megatron";
+}
+
+void check_held_out(const RunConfig& config, Violations& out) {
+  const DataConfig& d = config.data;
+  if (!d.valid.empty()) return;
+  const bool evaluates = config.train.eval_every > 0;
+  if (d.kind == DataKind::kText && evaluates && d.valid_fraction == 0)
+    out.add("train.eval_every", config.train.eval_every,
+            "there is no held-out text, as data.valid is empty and data.valid_fraction is 0",
+            "give data.valid or data.valid_fraction, or set train.eval_every=0");
+  if (d.kind != DataKind::kMegatron) return;
+  const auto weights = split_weights(d.split);
+  if (!weights)
+    out.add("data.split", '"' + d.split + '"', "not three weights with the first above 0",
+            "write it like 969,30,1");
+  else if (evaluates && (*weights)[1] == 0)
+    out.add("train.eval_every", config.train.eval_every,
+            "data.split holds no validation documents out and data.valid is empty",
+            "give data.valid or a second weight, or set train.eval_every=0");
+}
+
+}  // namespace
+
+void check_training(const RunConfig& config, Violations& out) {
+  const TrainConfig& t = config.train;
+  const OptimizerConfig& o = config.optimizer;
+  if (t.dtype == DType::kF16)
+    out.add("train.dtype", "fp16",
+            "gradients in fp16 underflow without loss scaling, which is not built",
+            "use bf16 or fp32");
+  if (t.device == DeviceChoice::kCuda && t.alltoall_delay_us > 0)
+    out.add("train.alltoall_delay_us", t.alltoall_delay_us, "only the CPU device models a network",
+            "set it to 0, or train.device=cpu");
+  if (o.min_lr > o.lr)
+    out.add("optimizer.min_lr", o.min_lr, fmt::format("above optimizer.lr = {}", o.lr),
+            fmt::format("give at most {}", o.lr));
+  if (o.warmup_steps > t.steps)
+    out.add("optimizer.warmup_steps", o.warmup_steps,
+            fmt::format("more than train.steps = {}", t.steps),
+            fmt::format("give at most {}", t.steps));
+  else if (o.schedule == LrSchedule::kWsd && std::int64_t{o.warmup_steps} + o.decay_steps > t.steps)
+    out.add(
+        "optimizer.decay_steps", o.decay_steps,
+        fmt::format("with warmup_steps = {} more than train.steps = {}", o.warmup_steps, t.steps),
+        fmt::format("give at most {}", t.steps - o.warmup_steps));
+}
+
+void check_files(const RunConfig& config, Violations& out) {
+  const DataConfig& d = config.data;
+  if (d.kind == DataKind::kText && config.model.vocab < 256)
+    out.add("model.vocab", config.model.vocab, "the tokens of data.kind = text are bytes",
+            "give at least 256");
+  if (d.kind != DataKind::kSynthetic && d.train.empty())
+    out.add("data.train", "[]", fmt::format("data.kind = {} needs files", kind_name(d.kind)),
+            "name at least one file, or set data.kind=synthetic");
+  check_held_out(config, out);
+  if (config.checkpoint.every > 0 && config.checkpoint.dir.empty())
+    out.add("checkpoint.every", config.checkpoint.every, "there is no folder to save to",
+            "set checkpoint.dir, or checkpoint.every=0");
+  const LoggingConfig& l = config.logging;
+  if (l.trace_steps > 0 && l.trace.empty())
+    out.add("logging.trace_steps", l.trace_steps, "there is no file to write the trace to",
+            "set logging.trace, or logging.trace_steps=0");
+  if (l.trace_steps == 0 && !l.trace.empty())
+    out.add("logging.trace", l.trace, "no step would be traced", "set logging.trace_steps");
+  if (l.trace_steps > 0 && l.trace_begin >= config.train.steps)
+    out.add("logging.trace_begin", l.trace_begin,
+            fmt::format("the last step is {}, so no step would be traced", config.train.steps - 1),
+            fmt::format("give at most {}", config.train.steps - 1));
+}
+
+}  // namespace tandem::config
