@@ -1,6 +1,7 @@
 #include "tandem/runtime/slot_memory.h"
 
 #include "tandem/base/error.h"
+#include "tandem/model/memory.h"
 
 namespace tandem {
 namespace {
@@ -13,24 +14,6 @@ std::int64_t with_headroom(std::int64_t bytes) {
 }
 
 }  // namespace
-
-bool saved_for_backward(SlotKind kind) {
-  switch (kind) {
-    case SlotKind::kX:
-    case SlotKind::kAttnSaved:
-    case SlotKind::kH:
-    case SlotKind::kRouterSaved:
-    case SlotKind::kCountsRecv:
-    case SlotKind::kExpertIn:
-    case SlotKind::kExpertSaved:
-    case SlotKind::kMlpSaved:
-    case SlotKind::kHeadSaved:
-    case SlotKind::kPooledLoad:
-      return true;
-    default:
-      return false;
-  }
-}
 
 SlotMemory::SlotMemory(Device& device, const Program& program, const ModelDims& dims,
                        QkNorm qk_norm, bool poison)

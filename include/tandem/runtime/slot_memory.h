@@ -45,7 +45,4 @@ class SlotMemory {
   std::int64_t growths_ = 0;
 };
 
-// True for the slots a forward pass leaves behind for the backward pass.
-bool saved_for_backward(SlotKind kind);
-
 }  // namespace tandem

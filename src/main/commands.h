@@ -1,0 +1,35 @@
+// The subcommands. Each returns the process's exit code and throws Error for everything else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+struct ConfigArgs {
+  std::string path;                    // "" = defaults
+  std::vector<std::string> overrides;  // "section.key=value"
+  int ranks = 0;                       // 0 = what the config names (train: what mpirun started)
+};
+
+struct ScheduleArgs {
+  ConfigArgs config;
+  int stage = 0;
+  bool text = false;  // the program itself, line by line
+  std::string svg;    // file for a picture of all stages
+  int width = 0;      // columns of the chart; 0 = the terminal's
+};
+
+struct TokenizeArgs {
+  std::vector<std::string> inputs;  // text files, one document each
+  std::string prefix;               // writes prefix.bin and prefix.idx
+};
+
+int run_train(const ConfigArgs& args);
+int run_plan(const ConfigArgs& args);
+int run_schedule(const ScheduleArgs& args);
+int run_check(const ConfigArgs& args);
+int run_tokenize(const TokenizeArgs& args);
+int run_version();
+
+}  // namespace tandem

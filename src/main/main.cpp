@@ -1,0 +1,100 @@
+// tandem: pre-trains mixture-of-experts language models.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+
+#include "commands.h"
+#include "tandem/base/error.h"
+
+namespace {
+
+using tandem::ConfigArgs;
+
+void add_config_args(CLI::App& command, ConfigArgs& args) {
+  command.add_option("CONFIG", args.path, "JSON file; every key is in docs/CONFIG.md")->required();
+  command.add_option("OVERRIDE", args.overrides, "section.key=value, stronger than the file");
+}
+
+void add_ranks(CLI::App& command, ConfigArgs& args, const char* help) {
+  command.add_option("--ranks", args.ranks, help)->check(CLI::Range(0, 1 << 20));
+}
+
+int dispatch(int argc, char** argv) {
+  CLI::App app{
+      "Tandem pre-trains mixture-of-experts language models.\n"
+      "Example: mpirun -np 4 tandem train configs/demo.json train.steps=50"};
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 done, 2 bad usage or config, 3 bad input file or checkpoint, 4 training "
+      "went wrong,\n5 communication failed or timed out, 6 out of memory.");
+
+  ConfigArgs train, plan, check;
+  tandem::ScheduleArgs schedule;
+  tandem::TokenizeArgs tokenize;
+
+  auto* train_command = app.add_subcommand("train", "Train a model");
+  add_config_args(*train_command, train);
+  add_ranks(*train_command, train, "run N ranks as threads of this process, without mpirun");
+  train_command->footer("Example: tandem train configs/smoke.json --ranks 4 train.steps=20");
+
+  auto* plan_command = app.add_subcommand("plan", "Grid, partition, parameters, FLOPs and memory");
+  add_config_args(*plan_command, plan);
+  add_ranks(*plan_command, plan, "plan for N ranks");
+  plan_command->footer("Example: tandem plan configs/qwen3-30b-a3b.json --ranks 64");
+
+  auto* schedule_command = app.add_subcommand("schedule", "Show the program of a pipeline stage");
+  add_config_args(*schedule_command, schedule.config);
+  add_ranks(*schedule_command, schedule.config, "plan for N ranks");
+  schedule_command->add_option("--stage", schedule.stage, "pipeline stage to show");
+  schedule_command->add_flag("--text", schedule.text, "print the program line by line");
+  schedule_command->add_option("--svg", schedule.svg, "write a picture of all stages to this file");
+  schedule_command->add_option("--width", schedule.width, "columns of the chart");
+  schedule_command->footer("Example: tandem schedule configs/demo.json --svg demo.svg");
+
+  auto* check_command = app.add_subcommand("check", "Prove the programs of all ranks");
+  add_config_args(*check_command, check);
+  add_ranks(*check_command, check, "check for N ranks");
+  check_command->footer("Example: tandem check configs/qwen3-235b-a22b.json --ranks 1024");
+
+  auto* tokenize_command =
+      app.add_subcommand("tokenize", "Bytes of text files to a .bin/.idx pair");
+  tokenize_command->add_option("PREFIX", tokenize.prefix, "writes PREFIX.bin and PREFIX.idx")
+      ->required();
+  tokenize_command->add_option("FILES", tokenize.inputs, "text files, one document each")
+      ->required();
+  tokenize_command->footer("Example: tandem tokenize data/kjv data/kjv.txt");
+
+  auto* version_command = app.add_subcommand("version", "Version and what this build can do");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : static_cast<int>(tandem::ExitCode::kUsage);
+  }
+  if (*train_command) return tandem::run_train(train);
+  if (*plan_command) return tandem::run_plan(plan);
+  if (*schedule_command) return tandem::run_schedule(schedule);
+  if (*check_command) return tandem::run_check(check);
+  if (*tokenize_command) return tandem::run_tokenize(tokenize);
+  if (*version_command) return tandem::run_version();
+  return static_cast<int>(tandem::ExitCode::kUsage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return dispatch(argc, argv);
+  } catch (const tandem::Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "error: out of host memory\n");
+    return static_cast<int>(tandem::ExitCode::kMemory);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return static_cast<int>(tandem::ExitCode::kInternal);
+  }
+}

@@ -1,0 +1,109 @@
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <vector>
+
+#include "commands.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/config/load.h"
+#include "tandem/schedule/check.h"
+#include "tandem/schedule/lower.h"
+#include "tandem/schedule/policy.h"
+#include "tandem/schedule/print.h"
+#include "tandem/sim/cost_model.h"
+#include "tandem/sim/simulate.h"
+
+namespace tandem {
+namespace {
+
+std::vector<Program> build_all(const RunConfig& config, ProgramKind kind, EventMode events) {
+  LowerOptions options = lower_options(config);
+  options.events = events;
+  std::vector<Program> programs;
+  for (int stage = 0; stage < config.parallel.pp; ++stage)
+    programs.push_back(build_program(options, kind, stage));
+  return programs;
+}
+
+int terminal_width() {
+  constexpr int kDefaultWidth = 120;
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                         : kDefaultWidth;
+}
+
+// Node times for pictures: one rank of the default machine.
+void write_svg(const std::string& path, const RunConfig& config,
+               const std::vector<Program>& programs) {
+  const SimResult result = simulate(programs, cost_model(config, MachineModel{}));
+  std::ofstream file(path);
+  file << to_svg(programs, result,
+                 fmt::format("pp {} x vpp {}, ep {}, {} micro-batches, overlap {}",
+                             config.parallel.pp, config.parallel.vpp, config.parallel.ep,
+                             config.microbatches(), config.overlap.enabled ? "on" : "off"));
+  if (!file.flush())
+    throw_error(ExitCode::kBadInput, "{} cannot be written: check the folder and the space", path);
+  fmt::print("{}: step {:.2f} ms, all-to-all hidden {:.1f} %, bubble {:.1f} % (modelled)\n", path,
+             result.step_us / 1e3,
+             result.ep_us > 0 ? 100.0 * result.ep_hidden_us / result.ep_us : 100.0,
+             100.0 * result.bubble);
+}
+
+bool report_check(const char* what, const std::vector<Program>& programs) {
+  const CheckReport report = check_programs(programs);
+  fmt::print(
+      "{:<28} {:>9} instructions {:>7} waits {:>7} records {:>6} cross-direction waits   {}\n",
+      what, report.instrs, report.waits, report.records, report.cross_direction_waits,
+      report.ok() ? "sound" : fmt::format("{} FINDINGS", report.total_findings));
+  for (const Finding& finding : report.findings)
+    fmt::print("  stage {}: {}\n", finding.stage, finding.what);
+  return report.ok();
+}
+
+}  // namespace
+
+int run_schedule(const ScheduleArgs& args) {
+  const RunConfig config =
+      resolve(load_config(args.config.path, args.config.overrides), args.config.ranks);
+  if (args.stage < 0 || args.stage >= config.parallel.pp)
+    throw_error(ExitCode::kUsage, "--stage {}: the config has stages 0 to {}", args.stage,
+                config.parallel.pp - 1);
+  const auto programs = build_all(config, ProgramKind::kTraining, config.overlap.events);
+  const Program& program = programs[static_cast<std::size_t>(args.stage)];
+  if (!args.svg.empty()) write_svg(args.svg, config, programs);
+  if (args.text) {
+    fmt::print("{}", to_text(program));
+  } else if (args.svg.empty()) {
+    const PipelineShape shape = lower_options(config).shape;
+    for (int stage = 0; stage < config.parallel.pp; ++stage)
+      fmt::print("stage {}: {}\n", stage, task_line(training_order(shape, stage)));
+    fmt::print(
+        "\nlanes of stage {}\n{}", args.stage,
+        lane_chart(program, args.width > 0 ? args.width : terminal_width(), colour_wanted()));
+  }
+  return 0;
+}
+
+int run_check(const ConfigArgs& args) {
+  const auto begin = std::chrono::steady_clock::now();
+  const RunConfig config = resolve(load_config(args.path, args.overrides), args.ranks);
+  fmt::print("{} ranks: pp {} x dp {}, vpp {}, ep {}, {} micro-batches\n", config.world(),
+             config.parallel.pp, config.parallel.dp, config.parallel.vpp, config.parallel.ep,
+             config.microbatches());
+  bool sound = report_check("training, per-direction",
+                            build_all(config, ProgramKind::kTraining, EventMode::kPerDirection));
+  sound &= report_check("training, shared event",
+                        build_all(config, ProgramKind::kTraining, EventMode::kShared));
+  sound &= report_check("evaluation",
+                        build_all(config, ProgramKind::kEvaluation, EventMode::kPerDirection));
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  fmt::print("{} in {:.2f} s\n", sound ? "no findings" : "FINDINGS", seconds);
+  return static_cast<int>(sound ? ExitCode::kOk : ExitCode::kInternal);
+}
+
+}  // namespace tandem

@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "commands.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/comm/world.h"
+#include "tandem/config/load.h"
+#include "tandem/model/params.h"
+#include "tandem/train/signals.h"
+#include "tandem/train/step_report.h"
+#include "tandem/train/trainer.h"
+
+namespace tandem {
+namespace {
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void print_start(const RunConfig& config, Log& log) {
+  const ParamCount count = count_params(config.model);
+  log.info("model    {} layers, hidden {}, {} experts top-{}, {:.2f} M parameters, {:.2f} M active",
+           config.model.layers, config.model.hidden, config.model.experts, config.model.topk,
+           static_cast<double>(count.total) / 1e6, static_cast<double>(count.active) / 1e6);
+  log.info(
+      "layout   pp {} x vpp {}, dp {}, ep {}; {} micro-batches of {} x {} tokens; overlap {}, {} "
+      "events, weight gradients {}",
+      config.parallel.pp, config.parallel.vpp, config.parallel.dp, config.parallel.ep,
+      config.microbatches(), config.train.micro_batch, config.train.seq_len,
+      config.overlap.enabled ? "on" : "off",
+      config.overlap.events == EventMode::kShared ? "shared" : "per-direction",
+      config.overlap.delay_wgrad ? "delayed" : "in place");
+}
+
+void print_end(const TrainResult& result, double seconds, Log& log) {
+  log.info("");
+  log.info("done     {} steps in {}{}", result.steps, duration(seconds),
+           result.stopped_by_signal ? ", stopped by a signal" : "");
+  log.info("loss     {:.4f} -> {:.4f}", result.first_loss, result.last_loss);
+  if (result.last_held_out > 0.0)
+    log.info("held-out {:.4f} -> {:.4f} nats per token", result.first_held_out,
+             result.last_held_out);
+}
+
+// One rank, start to end. Config errors are the same on every rank: rank 0 speaks for all and
+// nobody has to be aborted.
+ExitCode train_one(World& world, const ConfigArgs& args) {
+  Log log(world.rank(), false);
+  RunConfig config;
+  try {
+    config = resolve(load_config(args.path, args.overrides), world.size());
+  } catch (const Error& error) {
+    if (world.rank() == 0) log.error("{}", error.what());
+    return error.code();
+  }
+  if (world.rank() == 0) print_start(config, log);
+  const double begin = wall_seconds();
+  try {
+    const TrainResult result = train_rank(world, config, log);
+    if (world.rank() == 0) print_end(result, wall_seconds() - begin, log);
+    return ExitCode::kOk;
+  } catch (const Error& error) {  // train_rank has logged it and aborted the others
+    return error.code();
+  }
+}
+
+}  // namespace
+
+int run_train(const ConfigArgs& args) {
+  if (launched_by_mpi() && args.ranks > 0)
+    throw_error(ExitCode::kUsage,
+                "--ranks {} runs ranks as threads of one process: leave it out "
+                "under mpirun",
+                args.ranks);
+  if (launched_by_mpi()) {
+    const auto world = make_mpi_world();
+    install_signal_handlers();
+    return static_cast<int>(train_one(*world, args));
+  }
+  install_signal_handlers();
+  int code = 0;
+  run_as_threads(std::max(1, args.ranks), [&](World& world) {
+    const ExitCode mine = train_one(world, args);
+    if (world.rank() == 0) code = static_cast<int>(mine);
+  });
+  return code;
+}
+
+}  // namespace tandem
