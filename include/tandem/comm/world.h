@@ -37,6 +37,11 @@ class World {
   virtual void abort(ExitCode code, const std::string& reason) noexcept = 0;
 };
 
+// Runs body; when it throws, aborts the world with the exception's code and text, then rethrows.
+// Put it inside the scope of the streams whose lanes communicate: streams drain when they go, and
+// only an abort ends their waits for other ranks.
+void abort_on_error(World& world, const std::function<void()>& body);
+
 // MPI_Init_thread with MPI_THREAD_MULTIPLE, verified. Finalises in the destructor; after an abort
 // it calls MPI_Abort(code) instead. Waits poll with growing pauses instead of spinning.
 std::unique_ptr<World> make_mpi_world();

@@ -1,0 +1,22 @@
+#include <exception>
+
+#include "tandem/comm/world.h"
+
+namespace tandem {
+
+void abort_on_error(World& world, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    world.abort(error.code(), error.what());
+    throw;
+  } catch (const std::exception& error) {
+    world.abort(ExitCode::kInternal, error.what());
+    throw;
+  } catch (...) {
+    world.abort(ExitCode::kInternal, "an exception of unknown type");
+    throw;
+  }
+}
+
+}  // namespace tandem
