@@ -1,5 +1,7 @@
 #include "tandem/model/params.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -91,6 +93,8 @@ std::pair<int, ParamKind> table_order(ParamKind kind, int layer) {
   return {last ? std::numeric_limits<int>::max() : layer, kind};
 }
 
+// Parameters come chunk by chunk and every chunk begins with a dense one, so its buckets are made
+// in the table's order.
 class TableBuilder {
  public:
   TableBuilder(const RunConfig& config, const RankGrid& grid, int rank)
@@ -111,11 +115,7 @@ class TableBuilder {
   }
 
   ParamTable done() {
-    auto& buckets = table_.buckets;
-    std::sort(buckets.begin(), buckets.end(), [](const ParamBucket& a, const ParamBucket& b) {
-      return std::pair(a.chunk, a.group) < std::pair(b.chunk, b.group);
-    });
-    for (ParamBucket& bucket : buckets) {
+    for (ParamBucket& bucket : table_.buckets) {
       const std::int64_t unit = bucket.members * kSliceMultiple;
       bucket.padded = (bucket.size + unit - 1) / unit * unit;
     }
@@ -144,7 +144,7 @@ class TableBuilder {
       param.fill = 1.0F;
       return;
     }
-    // Two additions to the residual stream a layer: its variance stays that of one addition.
+    // The residual stream receives 2 x layers of these; their sum then has the variance of one.
     param.init_std = writes_residual(param.kind) ? model.init_std / std::sqrt(2.0 * model.layers)
                                                  : model.init_std;
     param.decay = !embedding || config_.optimizer.decay_embeddings;

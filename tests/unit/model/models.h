@@ -1,37 +1,15 @@
-// The published models and small layouts that the tests of this folder share.
+// Presets and small layouts that the tests of this folder share.
 #pragma once
 
+#include <string>
+
 #include "tandem/config/config.h"
+#include "tandem/config/load.h"
 
 namespace tandem::test {
 
-inline ModelConfig qwen3_30b() {
-  ModelConfig m;
-  m.layers = 48, m.hidden = 2048, m.heads = 32, m.kv_heads = 4, m.head_dim = 128;
-  m.experts = 128, m.topk = 8, m.moe_ffn = 768, m.dense_ffn = 6144, m.vocab = 151936;
-  m.qk_norm = QkNorm::kPerHead;
-  return m;
-}
-
-inline ModelConfig qwen3_235b() {
-  ModelConfig m = qwen3_30b();
-  m.layers = 94, m.hidden = 4096, m.heads = 64, m.moe_ffn = 1536, m.dense_ffn = 12288;
-  return m;
-}
-
-inline ModelConfig mixtral_8x7b() {
-  ModelConfig m;
-  m.layers = 32, m.hidden = 4096, m.heads = 32, m.kv_heads = 8, m.head_dim = 128;
-  m.experts = 8, m.topk = 2, m.moe_ffn = 14336, m.vocab = 32000;
-  return m;
-}
-
-inline ModelConfig olmoe_1b_7b() {
-  ModelConfig m;
-  m.layers = 16, m.hidden = 2048, m.heads = 16, m.kv_heads = 16, m.head_dim = 128;
-  m.experts = 64, m.topk = 8, m.moe_ffn = 1024, m.vocab = 50304;
-  m.qk_norm = QkNorm::kFull;
-  return m;
+inline ModelConfig preset(const std::string& name) {
+  return parse_config("{}", "test", {"model.preset=" + name}).model;
 }
 
 // Sizes that are all different, so that a swapped pair of dimensions shows.

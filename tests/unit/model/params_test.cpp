@@ -44,17 +44,18 @@ Param big_matrix(double init_std) {
 }  // namespace
 
 TEST_CASE("parameter counts are the published ones") {
-  CHECK(count_params(test::qwen3_30b()).total == 30'532'122'624);
-  CHECK(count_params(test::qwen3_235b()).total == 235'093'634'560);
-  CHECK(count_params(test::mixtral_8x7b()).total == 46'702'792'704);
-  CHECK(count_params(test::olmoe_1b_7b()).total == 6'919'161'856);
+  CHECK(count_params(test::preset("qwen3-30b-a3b")).total == 30'532'122'624);
+  CHECK(count_params(test::preset("qwen3-235b-a22b")).total == 235'093'634'560);
+  CHECK(count_params(test::preset("mixtral-8x7b")).total == 46'702'792'704);
+  CHECK(count_params(test::preset("olmoe-1b-7b")).total == 6'919'161'856);
   // Active: the billions in the models' names and cards.
-  CHECK(count_params(test::qwen3_30b()).active / 1e9 == Approx(3.3).margin(0.1));
-  CHECK(count_params(test::qwen3_235b()).active / 1e9 == Approx(22.0).margin(0.5));
-  CHECK(count_params(test::mixtral_8x7b()).active / 1e9 == Approx(12.9).margin(0.05));
-  CHECK(count_params(test::olmoe_1b_7b()).active / 1e9 == Approx(1.3).margin(0.05));
+  CHECK(count_params(test::preset("qwen3-30b-a3b")).active / 1e9 == Approx(3.3).margin(0.1));
+  CHECK(count_params(test::preset("qwen3-235b-a22b")).active / 1e9 == Approx(22.0).margin(0.5));
+  CHECK(count_params(test::preset("mixtral-8x7b")).active / 1e9 == Approx(12.9).margin(0.05));
+  CHECK(count_params(test::preset("olmoe-1b-7b")).active / 1e9 == Approx(1.3).margin(0.05));
   // Exactly: all but topk of the experts are idle.
-  CHECK(count_params(test::qwen3_30b()).active == 30'532'122'624 - 48LL * 120 * 3 * 768 * 2048);
+  CHECK(count_params(test::preset("qwen3-30b-a3b")).active ==
+        30'532'122'624 - 48LL * 120 * 3 * 768 * 2048);
 }
 
 TEST_CASE("a tied head counts once and a dense model is all active") {
