@@ -1,0 +1,127 @@
+// Contracts around the bodies: declared slots, evaluation, bf16, the modelled delay, parameters.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "harness.h"
+#include "tandem/base/error.h"
+
+namespace tandem {
+namespace {
+
+using test::Harness;
+using test::tiny_config;
+
+void alone(const std::function<void(World&)>& body) {
+  run_as_threads(1, body);
+}
+
+double grad_norm(Harness& h) {
+  double sum = 0.0;
+  for (std::size_t b = 0; b < h.params().table().buckets.size(); ++b) {
+    const View g = h.params().bucket_grads(b);
+    for (std::int64_t i = 0; i < g.size(); ++i) sum += std::pow(g.as<float>()[i], 2);
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+TEST_CASE("a node reaches only the slots it declares") {
+  alone([](World& world) {
+    Harness h(tiny_config(), world, 1);
+    std::vector<std::byte> memory(4096);
+    const BoundSlot slots[] = {{SlotKind::kX, 0, Access::kRead, memory.data(), 0},
+                               {SlotKind::kH, 0, Access::kWrite, memory.data(), 0},
+                               {SlotKind::kPooledLoad, 0, Access::kAccumulate, memory.data(), 0}};
+    NodeCtx ctx = h.context(0, true);
+    ctx.slots = slots;
+    REQUIRE(ctx.in(SlotKind::kX).rows == h.dims().tokens);
+    REQUIRE(ctx.out(SlotKind::kH).cols == h.dims().hidden);
+    REQUIRE(ctx.in(SlotKind::kPooledLoad, 1).rows == h.dims().experts);
+    REQUIRE_FALSE(ctx.starts_afresh(SlotKind::kPooledLoad));
+    CHECK_THROWS_AS(ctx.in(SlotKind::kH), Error);         // declared, but only to write
+    CHECK_THROWS_AS(ctx.out(SlotKind::kX), Error);        // declared, but only to read
+    CHECK_THROWS_AS(ctx.in(SlotKind::kX, 0, 1), Error);   // another layer
+    CHECK_THROWS_AS(ctx.in(SlotKind::kPermuted), Error);  // not declared
+    CHECK_THROWS_AS(ctx.param(ParamKind::kQkv), Error);   // parameters not declared
+    CHECK_THROWS_AS(ctx.grad(ParamKind::kQkv), Error);    // gradients not declared
+    CHECK_THROWS_AS(run_node(NodeKind::kCounts, Phase::kBwdInput, ctx), Error);
+  });
+}
+
+TEST_CASE("evaluation computes the loss and leaves every gradient alone") {
+  alone([](World& world) {
+    Harness h(tiny_config(), world, 1);
+    const double training = h.forward(true);
+    h.params().zero_grads(h.device(), h.stream());
+    CHECK(h.forward(false) == training);
+    CHECK(grad_norm(h) == 0.0);
+  });
+}
+
+TEST_CASE("bf16 storage computes nearly the same loss and gradient") {
+  double loss[2], norm[2];
+  alone([&](World& world) {
+    for (const int bf16 : {0, 1}) {
+      RunConfig config = tiny_config();
+      config.model.init_std = 0.2;
+      config.train.dtype = bf16 != 0 ? DType::kBF16 : DType::kF32;
+      Harness h(config, world, 1);
+      loss[bf16] = h.forward();
+      h.backward();
+      norm[bf16] = grad_norm(h);
+    }
+  });
+  // About ten roundings of 2^-9 lie between a parameter and the loss, most of them averaged out.
+  CHECK(loss[1] == Approx(loss[0]).epsilon(10.0 / 512));
+  CHECK(norm[1] == Approx(norm[0]).epsilon(10.0 / 512));
+  CHECK(loss[1] != loss[0]);
+}
+
+TEST_CASE("the modelled delay is spent in dispatch and combine, both ways, not in counts") {
+  alone([](World& world) {
+    Harness h(tiny_config(), world, 1);
+    h.forward();
+    h.backward();
+    h.set_delay_us(20000);
+    const auto took_ms = [&](NodeKind kind, Phase phase) {
+      const auto begin = std::chrono::steady_clock::now();
+      h.run(kind, phase, 0);
+      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+          .count();
+    };
+    CHECK(took_ms(NodeKind::kDispatch, Phase::kFwd) >= 20.0);
+    CHECK(took_ms(NodeKind::kCombine, Phase::kFwd) >= 20.0);
+    CHECK(took_ms(NodeKind::kDispatch, Phase::kBwdInput) >= 20.0);
+    CHECK(took_ms(NodeKind::kCombine, Phase::kBwdInput) >= 20.0);
+    CHECK(took_ms(NodeKind::kCounts, Phase::kFwd) < 20.0);
+  });
+}
+
+TEST_CASE("parameters have the same values on every layout, and zero padding") {
+  std::vector<float> whole, halves;
+  alone([&](World& world) {
+    Harness h(tiny_config(), world, 1);
+    const View v = h.params().value(ParamKind::kExpertDown, 0);
+    whole.assign(v.as<float>(), v.as<float>() + v.size());
+    for (std::size_t b = 0; b < h.params().table().buckets.size(); ++b) {
+      const View all = h.params().bucket_values(b);
+      for (std::int64_t i = h.params().table().buckets[b].size; i < all.size(); ++i)
+        CHECK(all.as<float>()[i] == 0.0F);
+    }
+    CHECK_THROWS_AS(h.params().value(ParamKind::kMlpDown, 0), Error);  // a MoE layer has none
+  });
+  std::vector<float> parts[2];
+  run_as_threads(2, [&](World& world) {
+    Harness h(tiny_config(), world, 1);
+    const View v = h.params().value(ParamKind::kExpertDown, 0);
+    parts[world.rank()].assign(v.as<float>(), v.as<float>() + v.size());
+  });
+  for (const auto& part : parts) halves.insert(halves.end(), part.begin(), part.end());
+  REQUIRE(whole.size() == halves.size());
+  CHECK(std::memcmp(whole.data(), halves.data(), whole.size() * sizeof(float)) == 0);
+}
+
+}  // namespace tandem
