@@ -10,6 +10,13 @@
 namespace tandem {
 namespace checking {
 
+std::string locate(const Program& program, std::int32_t instr) {
+  return fmt::format("stage {} line {} [{}]", program.stage, instr + 1,
+                     to_text(program, program.instrs[instr]));
+}
+
+namespace {
+
 // The checks index flat arrays by these fields, so they must be in range before anything else.
 void require_well_formed(const Program& program, std::size_t stage) {
   TANDEM_CHECK(program.stage == static_cast<int>(stage), "programs must be given in stage order");
@@ -26,6 +33,8 @@ void require_well_formed(const Program& program, std::size_t stage) {
     }
   }
 }
+
+}  // namespace
 
 void check_progress(const std::vector<Program>& by_stage, Findings& findings) {
   const Replay run = replay(

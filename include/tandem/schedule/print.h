@@ -1,4 +1,4 @@
-// Pictures of programs for people: a lane chart for the terminal, an SVG of all stages.
+// Pictures of programs for people, in text. (sim/simulate.h draws all stages as SVG.)
 #pragma once
 
 #include <string>
@@ -9,7 +9,10 @@
 
 namespace tandem {
 
-// One row per lane, one column per time unit; `width` columns at most. Colour: ANSI, F and B apart.
+// One row per lane, one cell (three columns) per time unit, folded to `width` columns; a unit is
+// one node or transfer, and peers are never late. Very long programs show several units per cell.
+// Cells hold the node's letter (upper case forward, lower case backward, ' after it a weight
+// gradient) and the micro-batch; a legend explains those that occur. Colour: ANSI, F and B apart.
 std::string lane_chart(const Program& program, int width, bool colour);
 
 // One line of tasks of a stage: "F0c0 F1c0 | F0c1&B0c1 ... | B3c0": warm-up | steady | cool-down.
