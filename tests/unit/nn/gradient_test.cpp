@@ -49,7 +49,9 @@ Check along_signs(Harness& h, const Param& p, std::uint64_t draw) {
   }
   c.norm = std::sqrt(c.norm);
 
-  const double step = 0.25 / 64;  // a power of two: most steps are then taken exactly
+  // The direction's length stays the same for every tensor; a power of two is added without
+  // rounding more often.
+  const double step = std::exp2(std::round(std::log2(0.04 / std::sqrt(w.size()))));
   double loss_size = 0.0;
   const auto at = [&](int k) {
     for (std::size_t i = 0; i < w.size(); ++i)

@@ -63,11 +63,12 @@ struct Rank {
     expert = world.make_comm(grid.edp_group(r), "edp");
     pipeline = world.make_comm(stages, "pp");
     experts = world.make_comm(grid.ep_group(r), "ep");
+    const bool two = stages.size() > 1 && end;
     tied = world.make_comm(
-        end ? std::vector<int>{stages.front(), stages.back()} : std::vector<int>{r}, "tied");
+        two ? std::vector<int>{stages.front(), stages.back()} : std::vector<int>{r}, "tied");
     params = std::make_unique<Params>(*device, *stream, make_params(c, grid, make_partition(c), r),
                                       DType::kF32, 3);
-    const bool two_copies = c.model.tied_embeddings && c.parallel.pp > 1 && end;
+    const bool two_copies = c.model.tied_embeddings && two;
     optimizer = std::make_unique<Optimizer>(
         *device, *stream, *params, c.optimizer, c.model.tied_embeddings,
         OptimizerComms{dense.get(), expert.get(), pipeline.get(), experts.get(),
