@@ -33,6 +33,10 @@ std::string_view nearest_name(std::string_view name,
       best_distance = distance;
     }
   }
+  constexpr std::size_t kShortestPrefix = 3;
+  if (best.empty() && name.size() >= kShortestPrefix)
+    for (const std::string_view candidate : candidates)
+      if (candidate.starts_with(name)) return candidate;
   return best;
 }
 

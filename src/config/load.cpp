@@ -109,12 +109,13 @@ class Loader {
       if (f.key == key && same_key == nullptr) same_key = &f;
     }
     const std::string_view nearest = nearest_name(key, keys);
-    std::string hint;
+    std::string known;
     if (same_key != nullptr)
-      hint = did_you_mean(same_key->name());
+      known = same_key->name();
     else if (!nearest.empty())
-      hint = did_you_mean(fmt::format("{}.{}", section, nearest));
-    problems_.push_back(fmt::format("{}{}.{}: unknown key{}", source, section, key, hint));
+      known = fmt::format("{}.{}", section, nearest);
+    problems_.push_back(
+        fmt::format("{}{}.{}: unknown key{}", source, section, key, did_you_mean(known)));
     return nullptr;
   }
 

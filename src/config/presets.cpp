@@ -96,7 +96,7 @@ void apply_preset(const std::string& name, ModelConfig& model) {
   for (const Preset& preset : kPresets) {
     if (preset.name == name) {
       model = preset.make();
-      model.preset = name;
+      model.preset = preset.name;  // `name` may be the field just replaced
       return;
     }
     names.push_back(preset.name);

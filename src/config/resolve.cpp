@@ -12,7 +12,7 @@ namespace {
 
 // The ranks the config itself names.
 int own_world(const ParallelConfig& p) {
-  return p.pp * std::max({p.dp, p.ep, 1});
+  return p.pp * (p.dp != 0 ? p.dp : p.ep);
 }
 
 // dp and microbatch_group where the config leaves them open. A world that pp does not divide gets a

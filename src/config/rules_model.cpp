@@ -31,12 +31,13 @@ void check_experts(const ModelConfig& m, Violations& out) {
     out.add("model.topk", m.topk,
             "renormalising a single probability makes it 1, so the router would get no gradient",
             "set model.norm_topk_prob=false, or model.topk to 2 or more");
-  if (m.moe_pattern.empty() || m.moe_pattern.size() == static_cast<std::size_t>(m.layers)) {
-    if (moe_layers(m) == 0)
-      out.add("model.experts", m.experts,
-              "first_k_dense, moe_every and moe_pattern leave no MoE layer to hold them",
-              "set model.experts=0 for a dense model, or make a layer MoE");
-  }
+  const bool kinds_known = m.moe_pattern.empty()
+                               ? m.first_k_dense <= m.layers
+                               : m.moe_pattern.size() == static_cast<std::size_t>(m.layers);
+  if (kinds_known && moe_layers(m) == 0)
+    out.add("model.experts", m.experts,
+            "first_k_dense, moe_every and moe_pattern leave no MoE layer to hold them",
+            "set model.experts=0 for a dense model, or make a layer MoE");
 }
 
 }  // namespace
@@ -50,7 +51,7 @@ void check_model(const RunConfig& config, Violations& out) {
     out.add("model.head_dim", m.head_dim,
             "rotary positions turn pairs of elements, so it must be even",
             fmt::format("give {} or {}", m.head_dim - 1 == 0 ? 4 : m.head_dim - 1, m.head_dim + 1));
-  if (m.first_k_dense > m.layers)
+  if (m.moe_pattern.empty() && m.first_k_dense > m.layers)
     out.add("model.first_k_dense", m.first_k_dense,
             fmt::format("more than the {} layers", m.layers),
             fmt::format("give at most {}", m.layers));

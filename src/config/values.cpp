@@ -70,8 +70,11 @@ struct RangeChecker {
     for (std::size_t i = 0; i < list->size(); ++i)
       check_range(fmt::format("{}[{}]", field.name(), i), (*list)[i], field.range);
   }
-  template <class T>
-  void operator()(const T&) const {}
+  void operator()(const bool*) const {}
+  void operator()(const std::uint64_t*) const {}
+  void operator()(const std::string*) const {}
+  void operator()(const std::vector<std::string>*) const {}
+  void operator()(const ChoiceRef&) const {}
 };
 
 struct ValueWriter {
@@ -105,8 +108,7 @@ Json value_from_text(const Field& field, const std::string& text) {
   try {
     return parse_json(text, field.name(), ExitCode::kUsage);
   } catch (const Error&) {
-    throw_error(ExitCode::kUsage, "{} = {}: not a value; give {}", field.name(), text,
-                field.type());
+    throw_error(ExitCode::kUsage, "{} = {}: not of the type {}", field.name(), text, field.type());
   }
 }
 

@@ -9,8 +9,8 @@ namespace tandem {
 // Smallest number of single-character insertions, deletions, replacements and swaps of neighbours.
 int edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `name`, or "" if none is within a third of its length (at least 2).
-// The first wins among equals.
+// The candidate nearest to `name` within a third of its length (at least 2); else the first that
+// begins with `name`, if it has three letters; else "". The first wins among equals.
 std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates);
 

@@ -27,7 +27,7 @@ std::vector<std::string> violations(const RunConfig& config, int world);
 
 // Fills dp and microbatch_group for `world` ranks, then checks every rule.
 // Throws Error(kUsage) listing all violations. world = 0: the size the config itself names
-// (pp * max(dp, ep, 1)), as `tandem plan` and `tandem check` use it.
+// (pp * dp, with dp = ep where dp is 0), as `tandem plan` and `tandem check` use it.
 RunConfig resolve(RunConfig config, int world);
 
 }  // namespace tandem
