@@ -52,7 +52,7 @@ void reduce_in_order(const std::vector<const float*>& inputs, float* out, std::i
 std::byte* Scratch::at_least(std::size_t bytes) {
   if (bytes > capacity_) {
     data_.reset();
-    data_.reset(new std::byte[bytes]);  // not zeroed
+    data_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
     capacity_ = bytes;
   }
   return data_.get();

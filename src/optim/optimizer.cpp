@@ -39,7 +39,8 @@ struct Optimizer::State {
 
 Optimizer::Optimizer(Device& device, Stream& stream, Params& params, const OptimizerConfig& config,
                      bool tied_embeddings, const OptimizerComms& comms)
-    : state_(new State{device, params, config, tied_embeddings, comms, {}, {}, 0, {}}) {
+    : state_(std::make_unique<State>(
+          State{device, params, config, tied_embeddings, comms, {}, {}, 0, {}})) {
   State& s = *state_;
   for (std::size_t i = 0; i < params.table().buckets.size(); ++i) {
     const bool dense = params.table().buckets[i].group == ParamGroup::kDense;
