@@ -1,0 +1,150 @@
+// A backend as the tests see it: put a host tensor on it, run ops, get tensors back. Test bodies
+// take any such type, so a new backend is a new class and one line in on_every_backend().
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tandem/ops/cpu.h"
+
+namespace tandem::test {
+
+using Values = std::vector<double>;
+
+// A tensor on the host. Every value is exactly representable in its dtype.
+struct Tensor {
+  DType dtype;
+  std::int64_t rows, cols;
+  Values v;
+};
+
+inline double round_bf16(double x) {
+  const auto u = std::bit_cast<std::uint32_t>(static_cast<float>(x));
+  const auto high = (u + 0x7fff + ((u >> 16) & 1)) >> 16 << 16;
+  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(high)));
+}
+
+inline double round_to(DType dtype, double x) {
+  if (dtype == DType::kBF16) return round_bf16(x);
+  return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(x)) : x;
+}
+
+inline Tensor tensor(DType dtype, std::int64_t rows, std::int64_t cols, Values v = {}) {
+  v.resize(static_cast<std::size_t>(rows * cols));
+  for (double& x : v) x = round_to(dtype, x);
+  return {dtype, rows, cols, std::move(v)};
+}
+
+// Reproducible values, uniform in [-range, range) and rounded to bf16, so that they are exact
+// inputs for either dtype.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed * 2 + 1) {}
+  std::uint64_t bits() {
+    state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
+    return state_ >> 33;
+  }
+  double uniform() { return static_cast<double>(bits()) / 1073741824.0 - 1.0; }
+  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(bits()) % n; }
+  Tensor values(DType dtype, std::int64_t rows, std::int64_t cols, double range = 1) {
+    Tensor t = tensor(dtype, rows, cols);
+    for (double& x : t.v) x = round_bf16(range * uniform());
+    return t;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+class CpuBackend {
+ public:
+  explicit CpuBackend(int threads) : threads_(threads), workers_(threads) {}
+  [[nodiscard]] std::string name() const { return "cpu, " + std::to_string(threads_) + " threads"; }
+
+  View put(const Tensor& t) {
+    View view{nullptr, t.dtype, t.rows, t.cols};
+    memory_.push_back(std::make_unique<std::byte[]>(view.bytes() + 1));
+    view.data = memory_.back().get();
+    for (std::size_t i = 0; i < t.v.size(); ++i) write(view, i, t.v[i]);
+    return view;
+  }
+
+  // Room for an output, filled with a value no op may leave behind.
+  View room(DType dtype, std::int64_t rows, std::int64_t cols) {
+    return put(tensor(dtype, rows, cols, Values(static_cast<std::size_t>(rows * cols), -7777)));
+  }
+
+  Tensor get(const View& view) {
+    Tensor t{view.dtype, view.rows, view.cols, Values(static_cast<std::size_t>(view.size()))};
+    for (std::size_t i = 0; i < t.v.size(); ++i) t.v[i] = read(view, i);
+    const auto* bytes = view.as<unsigned char>();
+    for (std::size_t i = 0; i < view.bytes(); ++i)
+      fingerprint_ = (fingerprint_ ^ bytes[i]) * 1099511628211ULL;
+    return t;
+  }
+
+  template <class Op>
+  void run(const Op& op) {
+    cpu::run(op, workers_);
+  }
+
+  // Of all bytes got so far.
+  [[nodiscard]] std::uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  static void write(const View& view, std::size_t i, double x) {
+    switch (view.dtype) {
+      case DType::kF32:
+        view.as<float>()[i] = static_cast<float>(x);
+        break;
+      case DType::kI32:
+        view.as<std::int32_t>()[i] = static_cast<std::int32_t>(x);
+        break;
+      default:
+        view.as<std::uint16_t>()[i] =
+            static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(x)) >> 16);
+    }
+  }
+  static double read(const View& view, std::size_t i) {
+    switch (view.dtype) {
+      case DType::kF32:
+        return static_cast<double>(view.as<float>()[i]);
+      case DType::kI32:
+        return view.as<std::int32_t>()[i];
+      default:
+        return static_cast<double>(
+            std::bit_cast<float>(std::uint32_t{view.as<std::uint16_t>()[i]} << 16));
+    }
+  }
+
+  int threads_;
+  Workers workers_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  std::uint64_t fingerprint_ = 14695981039346656037ULL;
+};
+
+// Runs body(backend) everywhere. On the CPU all outputs must be bit-equal for 1, 2 and 3 threads.
+template <class Body>
+void on_every_backend(const Body& body) {
+  std::optional<std::uint64_t> expected;
+  for (const int threads : {1, 2, 3}) {
+    CpuBackend backend(threads);
+    INFO(backend.name());
+    body(backend);
+    if (!expected) expected = backend.fingerprint();
+    CHECK(backend.fingerprint() == *expected);
+  }
+}
+
+constexpr DType kStorage[] = {DType::kF32, DType::kBF16};
+
+}  // namespace tandem::test

@@ -1,0 +1,241 @@
+// Products, sums, casts and the optimizer step against float64.
+#include "reference.h"
+
+namespace tandem::test {
+namespace {
+
+struct Product {
+  std::int64_t m, n, k;
+};
+
+template <class Backend>
+void check_gemm(Backend& backend, Product p, DType dtype, DType out_dtype, bool trans_a,
+                bool trans_b, bool accumulate) {
+  CAPTURE(p.m, p.n, p.k, name_of(dtype), name_of(out_dtype), trans_a, trans_b, accumulate);
+  Random random(static_cast<std::uint64_t>(p.m * 31 + p.n * 7 + p.k));
+  const Tensor a = trans_a ? random.values(dtype, p.k, p.m) : random.values(dtype, p.m, p.k);
+  const Tensor b = trans_b ? random.values(dtype, p.n, p.k) : random.values(dtype, p.k, p.n);
+  const Tensor before = random.values(out_dtype, p.m, p.n);
+  const View c = accumulate ? backend.put(before) : backend.room(out_dtype, p.m, p.n);
+  backend.run(ops::Gemm{backend.put(a), backend.put(b), c, trans_a, trans_b, accumulate});
+  Expected expected = reference::gemm(a.v, b.v, p.m, p.n, p.k, trans_a, trans_b);
+  if (accumulate)
+    for (std::size_t i = 0; i < before.v.size(); ++i) expected.add(i, before.v[i]);
+  CHECK_CLOSE(backend.get(c), expected, root(p.k) + 2);
+}
+
+TEST_CASE("gemm") {
+  on_every_backend([](auto& backend) {
+    for (const Product p : {Product{1, 1, 1},
+                            {3, 5, 7},
+                            {17, 33, 65},
+                            {0, 4, 4},
+                            {4, 0, 4},
+                            {3, 4, 0},
+                            {1, 40, 600},
+                            {130, 8, 70}})
+      for (const bool trans_a : {false, true})
+        for (const bool trans_b : {false, true}) {
+          for (const DType dtype : kStorage) {
+            check_gemm(backend, p, dtype, dtype, trans_a, trans_b, false);
+            check_gemm(backend, p, dtype, DType::kF32, trans_a, trans_b, true);
+          }
+          check_gemm(backend, p, DType::kBF16, DType::kF32, trans_a, trans_b, false);
+        }
+    for (const DType dtype : kStorage) {  // several pieces, by rows and by columns
+      check_gemm(backend, {333, 70, 129}, dtype, dtype, false, true, false);
+      check_gemm(backend, {70, 333, 129}, dtype, DType::kF32, true, false, true);
+    }
+  });
+}
+
+// Offsets of experts that get `counts` rows.
+Tensor offsets_of(const std::vector<std::int64_t>& counts) {
+  Values v{0};
+  for (const std::int64_t c : counts) v.push_back(v.back() + static_cast<double>(c));
+  const auto n = static_cast<std::int64_t>(v.size());
+  return tensor(DType::kI32, n, 1, std::move(v));
+}
+
+Values part(const Values& v, std::int64_t begin, std::int64_t count) {
+  return {v.begin() + begin, v.begin() + begin + count};
+}
+
+void append(Expected& to, const Expected& more) {
+  to.v.insert(to.v.end(), more.v.begin(), more.v.end());
+  to.magnitude.insert(to.magnitude.end(), more.magnitude.begin(), more.magnitude.end());
+}
+
+template <class Backend>
+void check_grouped(Backend& backend, const std::vector<std::int64_t>& counts, std::int64_t n,
+                   std::int64_t k, DType dtype) {
+  CAPTURE(counts, n, k, name_of(dtype));
+  Random random(5);
+  const auto experts = static_cast<std::int64_t>(counts.size());
+  const Tensor offsets = offsets_of(counts);
+  const auto rows = static_cast<std::int64_t>(offsets.v.back());
+  const Tensor x = random.values(dtype, rows, k), d_y = random.values(dtype, rows, n);
+  const Tensor before = random.values(DType::kF32, experts * n, k);
+  for (const bool trans_w : {false, true}) {
+    const Tensor w = random.values(dtype, experts * (trans_w ? n : k), trans_w ? k : n);
+    const View y = backend.room(dtype, rows, n);
+    backend.run(ops::GroupedGemm{backend.put(x), backend.put(w), y, backend.put(offsets), trans_w});
+    Expected expected;
+    for (std::int64_t e = 0, row = 0; e < experts; row += counts[static_cast<std::size_t>(e++)]) {
+      const std::int64_t r = counts[static_cast<std::size_t>(e)];
+      append(expected, reference::gemm(part(x.v, row * k, r * k), part(w.v, e * n * k, n * k), r, n,
+                                       k, false, trans_w));
+    }
+    CHECK_CLOSE(backend.get(y), expected, root(k) + 2);
+  }
+  const View d_w = backend.put(before);
+  backend.run(ops::GroupedGemmWeight{backend.put(d_y), backend.put(x), d_w, backend.put(offsets)});
+  Expected expected;
+  for (std::int64_t e = 0, row = 0; e < experts; row += counts[static_cast<std::size_t>(e++)]) {
+    const std::int64_t r = counts[static_cast<std::size_t>(e)];
+    append(expected, reference::gemm(part(d_y.v, row * n, r * n), part(x.v, row * k, r * k), n, k,
+                                     r, true, false));
+  }
+  for (std::size_t i = 0; i < before.v.size(); ++i) expected.add(i, before.v[i]);
+  CHECK_CLOSE(backend.get(d_w), expected, root(rows) + 2);
+}
+
+TEST_CASE("grouped gemm") {
+  on_every_backend([](auto& backend) {
+    for (const DType dtype : kStorage) {
+      check_grouped(backend, {5, 0, 1, 19}, 9, 13, dtype);
+      check_grouped(backend, {0, 0, 0}, 4, 6, dtype);
+      check_grouped(backend, {7}, 3, 5, dtype);
+      check_grouped(backend, {0, 300, 0, 0}, 70, 90, dtype);
+      check_grouped(backend, {150, 1, 260}, 65, 100, dtype);
+    }
+  });
+}
+
+TEST_CASE("add, add to, cast") {
+  on_every_backend([](auto& backend) {
+    for (const std::int64_t n : {0, 1, 31, 20001})
+      for (const DType dtype : kStorage) {
+        CAPTURE(n, name_of(dtype));
+        Random random(static_cast<std::uint64_t>(n));
+        const Tensor a = random.values(dtype, n, 1), b = random.values(dtype, n, 1);
+        const Tensor wide = random.values(DType::kF32, n, 1);
+        Expected sum = by_size(a.v), onto = by_size(wide.v);
+        for (std::size_t i = 0; i < a.v.size(); ++i) {
+          sum.add(i, b.v[i]);
+          onto.add(i, b.v[i]);
+        }
+        const View in_place = backend.put(a), to = backend.put(wide);
+        backend.run(ops::Add{in_place, backend.put(b), in_place});
+        CHECK_CLOSE(backend.get(in_place), sum, 1);
+        backend.run(ops::AddTo{backend.put(b), to});
+        CHECK_CLOSE(backend.get(to), onto, 1);
+
+        Tensor fine = tensor(DType::kF32, n, 1);
+        for (double& x : fine.v) x = static_cast<float>(random.uniform());
+        const View cast = backend.room(dtype, n, 1);
+        backend.run(ops::Cast{backend.put(fine), cast});
+        CHECK(backend.get(cast).v == tensor(dtype, n, 1, fine.v).v);  // nearest even, exactly
+        const View back = backend.room(DType::kF32, n, 1);
+        backend.run(ops::Cast{backend.put(a), back});
+        CHECK(backend.get(back).v == a.v);
+      }
+  });
+}
+
+TEST_CASE("cast keeps ties even, infinities and NaN") {
+  on_every_backend([](auto& backend) {
+    const double inf = std::numeric_limits<double>::infinity();
+    const double ulp = 1.0 / 128;  // of bf16 at 1
+    const Tensor in{DType::kF32, 6, 1, {1 + ulp / 2, 1 + 1.5 * ulp, -1 - ulp / 2, inf, -inf, NAN}};
+    const View out = backend.room(DType::kBF16, 6, 1);
+    backend.run(ops::Cast{backend.put(in), out});
+    const Values v = backend.get(out).v;
+    CHECK(Values(v.begin(), v.begin() + 5) == Values{1, 1 + 2 * ulp, -1, inf, -inf});
+    CHECK(std::isnan(v[5]));
+  });
+}
+
+TEST_CASE("sum and square sum") {
+  on_every_backend([](auto& backend) {
+    for (const std::int64_t n : {0, 1, 33, 30000}) {
+      CAPTURE(n);
+      Random random(static_cast<std::uint64_t>(n));
+      const Tensor in = random.values(DType::kF32, n, 1);
+      const View total = backend.put(tensor(DType::kF32, 1, 1, {3}));
+      const View squares = backend.room(DType::kF32, 1, 1);
+      backend.run(ops::Sum{backend.put(in), total});
+      backend.run(ops::SquareSum{backend.put(in), squares});
+      Expected sum(1), square(1);
+      sum.v[0] = 3;
+      for (const double x : in.v) {
+        sum.v[0] += x;  // added in double: no magnitude, only the final rounding counts
+        square.v[0] += x * x;
+      }
+      CHECK_CLOSE(backend.get(total), sum, 0);
+      CHECK_CLOSE(backend.get(squares), square, 0);
+    }
+  });
+}
+
+TEST_CASE("clip scale") {
+  on_every_backend([](auto& backend) {
+    for (const float clip : {0.0F, 1.0F, 100.0F}) {
+      const View norm = backend.room(DType::kF32, 1, 1), scale = backend.room(DType::kF32, 1, 1);
+      backend.run(ops::ClipScale{backend.put(tensor(DType::kF32, 1, 1, {9})), norm, scale, clip});
+      CHECK_CLOSE(backend.get(norm), by_size({3}), 1);
+      CHECK_CLOSE(backend.get(scale), by_size({clip == 1.0F ? 1 / 3.000001 : 1.0}), 2);
+    }
+  });
+}
+
+TEST_CASE("adamw") {
+  on_every_backend([](auto& backend) {
+    for (const std::int64_t n : {0, 1, 50, 9000})
+      for (const DType dtype : kStorage) {
+        CAPTURE(n, name_of(dtype));
+        Random random(static_cast<std::uint64_t>(n));
+        const Tensor master = random.values(DType::kF32, n, 1),
+                     m = random.values(DType::kF32, n, 1);
+        const Tensor grad = random.values(DType::kF32, n, 1);
+        Tensor v = random.values(DType::kF32, n, 1);
+        for (double& x : v.v) x = std::abs(x);
+        ops::AdamW op{backend.put(master),
+                      backend.put(m),
+                      backend.put(v),
+                      backend.put(grad),
+                      backend.room(dtype, n, 1),
+                      backend.put(tensor(DType::kF32, 1, 1, {0.5})),
+                      0.01F,
+                      0.9F,
+                      0.95F,
+                      1e-8F,
+                      0.1F,
+                      3};
+        backend.run(op);
+        Expected m1(grad.v.size()), v1(grad.v.size()), next(grad.v.size());
+        const double b1 = op.beta1, b2 = op.beta2, lr = op.lr, decay = op.weight_decay;
+        for (std::size_t i = 0; i < grad.v.size(); ++i) {
+          const double g = 0.5 * grad.v[i];
+          m1.add(i, b1 * m.v[i]);
+          m1.add(i, (1 - b1) * g);
+          v1.add(i, b2 * v.v[i]);
+          v1.add(i, (1 - b2) * g * g);
+          const double root_v = std::sqrt(v1.v[i] / (1 - b2 * b2 * b2)) + op.eps;
+          const double correction = 1 - b1 * b1 * b1;
+          next.add(i, master.v[i]);
+          next.add(i, -lr * decay * master.v[i]);
+          next.add(i, -lr * m1.v[i] / correction / root_v,
+                   lr * m1.magnitude[i] / correction / root_v);
+        }
+        CHECK_CLOSE(backend.get(op.m), m1, 3);
+        CHECK_CLOSE(backend.get(op.v), v1, 4);
+        CHECK_CLOSE(backend.get(op.master), next, 8);
+        const Tensor after = backend.get(op.master);
+        CHECK(backend.get(op.param).v == tensor(dtype, n, 1, after.v).v);
+      }
+  });
+}
+
+}  // namespace
+}  // namespace tandem::test
