@@ -11,7 +11,7 @@ namespace tandem {
 namespace checking {
 
 std::string locate(const Program& program, std::int32_t instr) {
-  return fmt::format("stage {} line {} [{}]", program.stage, instr + 1,
+  return fmt::format("stage {} line {} [{}]", program.stage, instr + 2,  // line 1 is the header
                      to_text(program, program.instrs[instr]));
 }
 
@@ -45,7 +45,8 @@ void check_progress(const std::vector<Program>& by_stage, Findings& findings) {
     findings.add(Finding::Kind::kDeadlock, stage, [&] {
       std::string text = fmt::format("stage {} can never finish; its lanes stop at ", stage);
       for (std::size_t i = begin; i < end; ++i)
-        text += (i > begin ? "; " : "") + locate(by_stage[stage], run.stuck[i].instr);
+        text +=
+            fmt::format("{}{}", i > begin ? "; " : "", locate(by_stage[stage], run.stuck[i].instr));
       return text;
     });
   }

@@ -103,13 +103,18 @@ class LaneChart {
     std::string ruler(kLabelColumns, ' ');
     for (int c = begin; c < end; c += kRulerStep)
       ruler += fmt::format("{:<{}}", c * units_per_cell_, kRulerStep * kCellColumns);
-    out += "\n" + trimmed(ruler) + "\n";
+    out += fmt::format("\n{}\n", trimmed(ruler));
     for (int lane = 0; lane < kNumLanes; ++lane) {
-      if (rows_[lane].empty()) continue;
+      if (!occupied(rows_[lane], begin, end)) continue;
       std::string line = fmt::format("{:<{}}", name_of(static_cast<Lane>(lane)), kLabelColumns);
       for (int c = begin; c < end; ++c) line += painted(rows_[lane][c]);
-      out += trimmed(line) + "\n";
+      out += fmt::format("{}\n", trimmed(line));
     }
+  }
+
+  static bool occupied(const Row& row, int begin, int end) {
+    return !row.empty() && std::any_of(row.begin() + begin, row.begin() + end,
+                                       [](const Cell& c) { return c.instr != nullptr; });
   }
 
   [[nodiscard]] std::string painted(const Cell& cell) const {
@@ -146,7 +151,7 @@ class LaneChart {
     if (transfers) out += "> send  < receive  ";
     if (gradients) out += "+ gradient sync of a chunk  ";
     if (steps) out += "## optimizer step";
-    out = trimmed(out) + "\n";
+    out = fmt::format("{}\n", trimmed(out));
     out += colour_ ? fmt::format("{}F0{} forward  {}f0{} backward", kColour[0], kColourOff,
                                  kColour[1], kColourOff)
                    : "UPPER CASE forward  lower case backward";

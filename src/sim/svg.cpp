@@ -12,7 +12,7 @@ namespace tandem {
 namespace {
 
 // Geometry in picture units; the viewBox scales them to any size.
-constexpr double kWidth = 1600, kLeft = 132, kRight = 24, kTop = 92, kBottom = 46;
+constexpr double kWidth = 1600, kLeft = 164, kRight = 24, kTop = 92, kBottom = 46;
 constexpr double kPlot = kWidth - kLeft - kRight;
 constexpr double kMainRow = 24, kThinRow = 13, kRowGap = 3, kBandPad = 8, kBandGap = 12;
 constexpr double kLetter = 6.6;  // width of a digit in a block
@@ -49,7 +49,7 @@ constexpr std::array<Shade, kNumTones> kShades = {{
     {"weight gradient", {"#86b1ea", "#f0b429"}, false},
     {"dispatch, combine", {"#7fc4d6", "#e59a9a"}, false},
     {"counts", {"#b9e0ea", "#f3cdcd"}, false},
-    {"send, receive", {"#a9bfdd", "#e6c3a6"}, false},
+    {"send, receive", {"#5b84bd", "#cf8a4e"}, false},
     {"gradient sync, optimizer", {"#8d7fb8", "#8d7fb8"}, true},
     {"host waits for counts", {"#d3d7dd", "#d3d7dd"}, false},
 }};
@@ -122,7 +122,7 @@ std::string escaped(std::string_view text) {
 std::string time_text(double us, double scale_us) {
   if (scale_us >= 1e6) return fmt::format("{:.4g} s", us / 1e6);
   if (scale_us >= 1e3) return fmt::format("{:.4g} ms", us / 1e3);
-  return fmt::format("{:.4g} us", us);
+  return fmt::format("{:.4g} \u00b5s", us);
 }
 
 std::string tooltip(const Program& program, const Instr& instr, const Span& span) {
@@ -132,7 +132,7 @@ std::string tooltip(const Program& program, const Instr& instr, const Span& span
   if (instr.chunk >= 0) what += fmt::format(", chunk {}", instr.chunk);
   if (instr.microbatch >= 0) what += fmt::format(", micro-batch {}", instr.microbatch);
   if (instr.layer >= 0) what += fmt::format(", layer {}", instr.layer);
-  return what + fmt::format(", {:.1f} to {:.1f} us", span.begin_us, span.end_us);
+  return what + fmt::format(", {:.1f} to {:.1f} \u00b5s", span.begin_us, span.end_us);
 }
 
 // 1, 2 or 5 times a power of ten, so that about ten ticks fit.
@@ -250,7 +250,7 @@ class Picture {
     const auto label = [&](std::string_view text) {
       out +=
           fmt::format("<text x=\"{:.1f}\" y=\"{}\" class=\"k\">{}</text>\n", x + 3, y + 11.5, text);
-      x += 3 + 6.3 * static_cast<double>(text.size()) + 16;
+      x += 3 + 6.9 * static_cast<double>(text.size()) + 16;
     };
     for (int tone = 0; tone < kNumTones; ++tone) {
       if (!seen[tone][0] && !seen[tone][1]) continue;
@@ -292,54 +292,50 @@ class Picture {
   void row(std::string& out, std::size_t s, int lane) const {
     const std::vector<const Span*>& spans = by_lane_[s][lane];
     for (std::size_t i = 0; i < spans.size();) {
-      const Instr& instr = programs_[s].instrs[spans[i]->instr];
-      const std::string look = class_of(tone_of(instr), instr.dir);
-      const double begin = x_of(spans[i]->begin_us);
-      double end = x_of(spans[i]->end_us);
-      std::size_t next = i + 1;
-      if (end - begin < kSliver) next = absorb_slivers(s, spans, i, end);
-      block(out, s, lane, begin, end, look, next == i + 1 ? spans[i] : nullptr);
+      const std::size_t next = end_of_block(spans, i);
+      const Span* longest = *std::max_element(
+          spans.begin() + static_cast<std::ptrdiff_t>(i),
+          spans.begin() + static_cast<std::ptrdiff_t>(next), [](const Span* a, const Span* b) {
+            return a->end_us - a->begin_us < b->end_us - b->begin_us;
+          });
+      block(out, s, lane, x_of(spans[i]->begin_us), x_of(spans[next - 1]->end_us), *longest,
+            next == i + 1);
       i = next;
     }
   }
 
-  // Extends `end` over the slivers of the same direction that follow without a visible gap, at most
-  // one sliver's width in all; returns the first span not absorbed.
-  std::size_t absorb_slivers(std::size_t s, const std::vector<const Span*>& spans, std::size_t i,
-                             double& end) const {
+  // A span, or a run of slivers without visible gaps that are together no wider than one.
+  [[nodiscard]] std::size_t end_of_block(const std::vector<const Span*>& spans,
+                                         std::size_t i) const {
     const double begin = x_of(spans[i]->begin_us);
-    const Dir dir = programs_[s].instrs[spans[i]->instr].dir;
     std::size_t next = i + 1;
-    for (; next < spans.size(); ++next) {
-      const double from = x_of(spans[next]->begin_us), to = x_of(spans[next]->end_us);
-      if (from - end > kMinGap || to - begin > kSliver ||
-          programs_[s].instrs[spans[next]->instr].dir != dir)
-        break;
-      end = to;
-    }
+    while (next < spans.size() && x_of(spans[next]->end_us) - begin < kSliver &&
+           x_of(spans[next]->begin_us) - x_of(spans[next - 1]->end_us) < kMinGap)
+      ++next;
     return next;
   }
 
-  // `span` is null for a block that stands for several.
-  void block(std::string& out, std::size_t s, int lane, double begin, double end,
-             const std::string& look, const Span* span) const {
+  // `span` gives the look; `alone`: it is all there is in the block.
+  void block(std::string& out, std::size_t s, int lane, double begin, double end, const Span& span,
+             bool alone) const {
+    const Instr& instr = programs_[s].instrs[span.instr];
+    const Tone tone = tone_of(instr);
     const double top = bands_[s].row_top[lane], height = row_height(lane), width = end - begin;
     const double gap = width > 3 ? 0.5 : 0.0;  // lets neighbours of one shade be told apart
     out +=
         fmt::format("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" class=\"{}\"",
-                    begin, top, std::max(width - gap, 0.05), height, look);
+                    begin, top, std::max(width - gap, kSliver), height, class_of(tone, instr.dir));
     if (width > 6) out += " rx=\"2\"";
-    if (span == nullptr || width < 2.0) {
+    if (!alone || width < 2.0) {
       out += "/>\n";
       return;
     }
-    const Instr& instr = programs_[s].instrs[span->instr];
-    out += fmt::format("><title>{}</title></rect>", escaped(tooltip(programs_[s], instr, *span)));
+    out += fmt::format("><title>{}</title></rect>", escaped(tooltip(programs_[s], instr, span)));
     const std::string number = instr.microbatch >= 0 ? std::to_string(instr.microbatch) : "";
     if (!number.empty() && width >= kLetter * static_cast<double>(number.size()) + 3) {
-      const bool dark = kShades[static_cast<int>(tone_of(instr))].dark;
       out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>",
-                         (begin + end) / 2, top + height / 2 + 4, dark ? "n w" : "n", number);
+                         (begin + end) / 2, top + height / 2 + 4,
+                         kShades[static_cast<int>(tone)].dark ? "n w" : "n", number);
     }
     out += "\n";
   }

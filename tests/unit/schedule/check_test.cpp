@@ -237,7 +237,7 @@ std::string unnoticed_removals(std::vector<Program> programs, Op op, long& tried
       ++tried;
       if (check_programs(programs, 1).ok())
         out +=
-            fmt::format("stage {} line {} {}\n", program.stage, i + 1, to_text(program, removed));
+            fmt::format("stage {} line {} {}\n", program.stage, i + 2, to_text(program, removed));
       program.instrs.insert(program.instrs.begin() + static_cast<std::ptrdiff_t>(i), removed);
     }
   return out;

@@ -12,8 +12,8 @@ namespace tandem {
 
 struct Sample {
   int pp = 1, vpp = 1, microbatches = 2;
-  std::vector<int> layers;       // by virtual stage
-  std::vector<int> moe_pattern;  // by layer; empty: all MoE
+  std::vector<int> layers{};       // by virtual stage
+  std::vector<int> moe_pattern{};  // by layer; empty: all MoE
   bool overlap = true, delay_wgrad = true;
   EventMode events = EventMode::kPerDirection;
 
