@@ -18,32 +18,40 @@ namespace tandem {
 
 // A contiguous range of a global parameter tensor with its optimizer state, in host memory.
 struct StatePiece {
-  std::string name;                    // "layers.3.experts.gate_up"
-  std::int64_t global_size = 0;        // elements of the whole tensor
-  std::int64_t begin = 0;              // first element
-  std::span<float> master, m, v;       // equal lengths
+  std::string name;               // "layers.3.experts.gate_up"
+  std::int64_t global_size = 0;   // elements of the whole tensor
+  std::int64_t begin = 0;         // first element
+  std::span<float> master, m, v;  // equal lengths
 };
 
 struct CheckpointInfo {
-  std::int64_t step = 0;               // optimizer steps taken
+  std::int64_t step = 0;  // optimizer steps taken
   std::int64_t consumed_samples = 0;
   std::uint64_t seed = 0;
-  std::string config_json;             // the config it was written under
+  std::string config_json;  // the config it was written under
 };
 
 // The collective calls saving needs; World provides them (train/), tests use one rank.
 struct CheckpointPeers {
   int rank = 0, size = 1;
   std::function<void()> barrier = [] {};
-  std::function<std::vector<std::string>(const std::string&)> gather =
-      [](const std::string& mine) { return std::vector<std::string>{mine}; };
+  // Everybody's string by rank, on every rank.
+  std::function<std::vector<std::string>(const std::string&)> gather = [](const std::string& mine) {
+    return std::vector<std::string>{mine};
+  };
 };
 
-// Called after each step of a save with its name ("shard written", "renamed", ...): tests kill there.
+// Called after each step of a save with its name, so that tests can stop there:
+//   every rank: "folder prepared", "shard written"
+//   rank 0:     "manifest written", "old one set aside" (only when the step is saved again),
+//               "renamed", "old ones removed"
 using SaveHook = std::function<void(const char* stage)>;
 
-// Every rank passes the pieces it owns; together they cover each tensor once. Blocking, collective.
-// Removes complete checkpoints beyond the newest `keep` afterwards.
+// Every rank passes the pieces it owns; together they cover each tensor once (checked). Blocking,
+// collective. Saving a step again replaces it; at every moment a complete checkpoint can be found.
+// Afterwards removes complete checkpoints beyond the newest `keep` (at least two, and never the one
+// just written). A failure on one rank, such as a full disk, throws Error(kBadInput) on all of
+// them, with the rank, the path and errno's text; the earlier checkpoints are untouched then.
 void save_checkpoint(const std::string& dir, const CheckpointInfo& info,
                      const std::vector<StatePiece>& pieces, int keep, const CheckpointPeers& peers,
                      const SaveHook& hook = {});
@@ -51,14 +59,18 @@ void save_checkpoint(const std::string& dir, const CheckpointInfo& info,
 struct FoundCheckpoint {
   std::string path;
   CheckpointInfo info;
-  std::vector<std::string> warnings;   // damaged ones passed over, each with the reason
+  std::vector<std::string> warnings;  // damaged ones passed over, each with the reason
 };
 
-// Newest complete checkpoint below `dir`; verifies sizes and checksums. nullopt: none (also if the
+// Newest complete checkpoint below `dir`. Verifies sizes always, checksums on request: that reads
+// every byte, so one rank does it and tells the others the path. nullopt: none (also if the
 // folder does not exist). Throws Error(kBadInput) if checkpoints exist but all are damaged.
-std::optional<FoundCheckpoint> find_checkpoint(const std::string& dir);
+std::optional<FoundCheckpoint> find_checkpoint(const std::string& dir,
+                                               bool verify_checksums = true);
 
-// Fills the spans of all pieces. Every piece must be covered exactly; sizes must agree.
-void load_checkpoint(const std::string& path, const std::vector<StatePiece>& pieces);
+// Fills the spans of all pieces from the files that hold them, under any layout, and returns what
+// the manifest says. Every piece must be covered exactly; sizes must agree: otherwise throws
+// Error(kBadInput) naming the tensor. Any rank, any thread, without the others.
+CheckpointInfo load_checkpoint(const std::string& path, const std::vector<StatePiece>& pieces);
 
 }  // namespace tandem
