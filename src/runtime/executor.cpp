@@ -79,6 +79,7 @@ struct Executor::State {
   void copy_counts(const Instr& instr, Stream& stream);
   void learn_counts(const Instr& instr);
   void transfer(const Instr& instr, Stream& stream);
+  [[nodiscard]] bool holds_tied_copy(int chunk) const;
   void step(std::int32_t index, const StepInput& input);
   void read_results(const StepInput& input);
 
@@ -171,6 +172,15 @@ void Executor::State::transfer(const Instr& instr, Stream& stream) {
     peer_comm(instr.lane).recv(stream, view, kSender);
 }
 
+bool Executor::State::holds_tied_copy(int chunk) const {
+  const auto& params = rank.params.table().params;
+  return rank.config.model.tied_embeddings &&
+         std::any_of(params.begin(), params.end(), [chunk](const Param& param) {
+           const bool copy = param.kind == ParamKind::kEmbedding || param.kind == ParamKind::kHead;
+           return copy && param.chunk == chunk;
+         });
+}
+
 void Executor::State::step(std::int32_t index, const StepInput& input) {
   const Instr& instr = program.instrs[static_cast<std::size_t>(index)];
   rank.timeline.host_at(index);
@@ -191,6 +201,8 @@ void Executor::State::step(std::int32_t index, const StepInput& input) {
       transfer(instr, stream);
       break;
     case Op::kGradSync:
+      // At most one chunk of a rank does: without pipeline stages there is one chunk.
+      if (holds_tied_copy(instr.chunk)) rank.optimizer.sync_tied(stream);
       rank.optimizer.sync_grads(stream, instr.chunk);
       break;
     case Op::kOptStep:

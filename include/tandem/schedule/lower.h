@@ -30,7 +30,7 @@ Program expand(const LowerOptions& options, ProgramKind kind, int stage);
 
 // Binds slots to buffers: a buffer is taken again once every access of its last slot is ordered
 // before the new slot's first write by waits of the writer's own direction.
-Program bind_slots(Program program);
+Program bind_slots(Program program, const LowerOptions& options);
 
 // The only place that creates waits. After a node RECORD the event of its direction and lane
 // (backward-weight nodes record nothing when they are delayed); before an instruction whose slots conflict with

@@ -1,4 +1,5 @@
-// Spans of instructions per lane, the Chrome/Perfetto trace, and what one step's spans say about overlap.
+// Spans of instructions per lane, the Chrome/Perfetto trace, and what one step's spans say about
+// overlap.
 #pragma once
 
 #include <memory>
@@ -10,25 +11,27 @@
 namespace tandem {
 
 struct TraceSpan {
-  std::string lane;          // row
-  std::string name;          // "dispatch_fwd"
-  std::string category;      // "F" or "B" or "comm"
+  std::string lane;      // row
+  std::string name;      // "dispatch_fwd"
+  std::string category;  // "F" or "B" or "comm"
   double begin_us = 0, end_us = 0;
   int chunk = -1, microbatch = -1, layer = -1;
 };
 
 struct OverlapStats {
-  double ep_us = 0;          // union of expert all-to-all spans
-  double hidden_us = 0;      // part of it covered by compute spans
-  double compute_us = 0;     // union of compute spans
+  double ep_us = 0;       // union of expert all-to-all spans
+  double hidden_us = 0;   // part of it covered by compute spans
+  double compute_us = 0;  // union of compute spans
   double host_wait_us = 0;
   [[nodiscard]] double hidden_share() const { return ep_us > 0 ? hidden_us / ep_us : 1.0; }
 };
 
-// From interval unions, not sums.
+// From interval unions, not sums. Reads the lanes "ep", "compute" and "host"; the others do not
+// count.
 OverlapStats overlap_stats(const std::vector<TraceSpan>& spans);
 
-// One file per rank, JSON: pid = rank, one tid per lane, times in microseconds. Written at once.
+// One file per rank, JSON: pid = rank, one tid per lane, times in microseconds. A file of the
+// same name is replaced at once. Throws Error(kBadInput) naming the path when it cannot be written.
 void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans);
 
 }  // namespace tandem
