@@ -26,7 +26,7 @@ class Scratch {
 class Collectives {
  public:
   // Elements per member and round of a reduction: what waits to be added stays in the cache.
-  static constexpr std::int64_t kRoundElements = std::int64_t{1} << 18;
+  static constexpr std::int64_t kRoundElements = std::int64_t{1} << 17;
   // Up to this many elements, one round that sends everything to everyone beats two rounds.
   static constexpr std::int64_t kSmallElements = 4096;
 

@@ -99,11 +99,11 @@ std::uint64_t reduction_case(World& world) {
   const auto comm = world.make_comm(everyone(world), "dp");
   Digest digest;
   abort_on_error(world, [&] {
-    // 4096 elements, and 262144 per rank: where the path and the number of rounds change.
-    for (const std::int64_t count : {0, 1, 3, 4096, 4097, 100003, 530001}) {
+    // 4096 elements, and 131072 per rank: where the path and the number of rounds change.
+    for (const std::int64_t count : {0, 1, 3, 4096, 4097, 100003, 270001}) {
       check_all_reduce(*comm, *lane.stream, count, digest);
     }
-    for (const std::int64_t count : {0, 1, 1000, 262147}) {
+    for (const std::int64_t count : {0, 1, 1000, 131077}) {
       check_reduce_scatter(*comm, *lane.stream, count, digest);
       check_all_gather(*comm, *lane.stream, count, count == 1000);
     }
