@@ -2,7 +2,8 @@
 
 #include <cblas.h>
 
-#include <algorithm>
+#include "matmul.h"
+#include "simd.h"
 
 namespace tandem::cpu {
 namespace {
@@ -28,10 +29,14 @@ void use_one_blas_thread() {
 
 }  // namespace
 
+// A build for one processor uses our own product: it is as fast there, reproducible under any cut,
+// and does not depend on the library knowing the processor (an unknown one gets its slowest code).
+// A portable build leaves the choice of instructions to the library.
 void sgemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
            Panel a, Panel b, float beta, Panel c) {
   if (m <= 0 || n <= 0) return;
   if (k <= 0) return scale(m, n, beta, c);
+  if constexpr (kWideVectors) return matmul(trans_a, trans_b, m, n, k, alpha, a, b, beta, c);
   use_one_blas_thread();
   cblas_sgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans,
               trans_b ? CblasTrans : CblasNoTrans, static_cast<blasint>(m), static_cast<blasint>(n),

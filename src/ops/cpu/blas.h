@@ -1,4 +1,4 @@
-// Single-precision matrix products on the calling thread: OpenBLAS with its own threads off.
+// Single-precision matrix products on the calling thread.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,15 @@ inline constexpr int kLanes = 16;
 using Vec = float __attribute__((vector_size(64)));
 using IntVec = std::uint32_t __attribute__((vector_size(64)));
 using HalfVec = std::uint16_t __attribute__((vector_size(32)));
-using DoubleVec = double __attribute__((vector_size(64)));
+
+// What this build's processor has: vectors of at least half a Vec, and 32 registers of them.
+#if defined(__AVX512F__)
+inline constexpr bool kWideVectors = true, kManyRegisters = true;
+#elif defined(__AVX2__) && defined(__FMA__)
+inline constexpr bool kWideVectors = true, kManyRegisters = false;
+#else
+inline constexpr bool kWideVectors = false, kManyRegisters = false;
+#endif
 
 using AllLanes = std::integral_constant<int, kLanes>;
 
@@ -68,7 +76,8 @@ template <class T>
 Vec load(const T* p, int lanes, float fill = 0) {
   T buffer[kLanes];
   std::fill_n(buffer, kLanes, from_float<T>(fill));
-  std::memcpy(buffer, p, static_cast<std::size_t>(lanes) * sizeof(T));
+  for (int l = 0; l < kLanes; ++l)  // a fixed trip count: becomes one masked load
+    if (l < lanes) buffer[l] = p[l];
   return widen(buffer);
 }
 
@@ -81,7 +90,8 @@ template <class T>
 void store(T* p, Vec v, int lanes) {
   T buffer[kLanes];
   narrow(buffer, v);
-  std::memcpy(p, buffer, static_cast<std::size_t>(lanes) * sizeof(T));
+  for (int l = 0; l < kLanes; ++l)
+    if (l < lanes) p[l] = buffer[l];
 }
 
 inline Vec max(Vec a, Vec b) {

@@ -1,0 +1,130 @@
+#include "matmul.h"
+
+#include "split.h"
+#include "transpose.h"
+
+namespace tandem::cpu {
+namespace {
+
+// A kernel call keeps kRows x kVecs vectors of c in registers: sixteen of the 32 registers of
+// AVX-512, eight of the 16 of AVX2, which also covers the latency of two multiply-add units.
+constexpr int kRows = kManyRegisters ? 8 : 4;
+constexpr int kVecs = kManyRegisters ? 2 : 1;
+constexpr std::int64_t kColumns = kVecs * kLanes;
+constexpr std::int64_t kDepth = 512;  // of k at a time: the packed columns of b stay in cache
+
+// op(a): element (i, l) at data[i * row_step + l * depth_step].
+struct Operand {
+  const float* data;
+  std::int64_t row_step, depth_step;
+};
+
+struct Scaling {
+  float alpha, beta;
+};
+
+template <class Lanes>
+void put(float* c, Vec sum, Scaling s, Lanes lanes) {
+  Vec value = sum * s.alpha;
+  if (s.beta != 0) value += load(c, lanes) * s.beta;
+  store(c, value, lanes);
+}
+
+// Rows of c times `width` <= Vecs * kLanes columns; packed is [depth][Vecs * kLanes].
+template <int Rows, int Vecs>
+void kernel(Operand a, const float* packed, std::int64_t depth, Scaling s, Panel c,
+            std::int64_t width) {
+  Vec sums[Rows][Vecs] = {};
+  for (std::int64_t l = 0; l < depth; ++l) {
+    Vec b[Vecs];
+#pragma GCC unroll 4
+    for (int v = 0; v < Vecs; ++v) b[v] = widen(packed + (l * Vecs + v) * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) {
+      const Vec x = splat(a.data[i * a.row_step + l * a.depth_step]);
+#pragma GCC unroll 4
+      for (int v = 0; v < Vecs; ++v) sums[i][v] += x * b[v];
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < Vecs; ++v) {
+      float* to = c.data + i * c.stride + v * kLanes;
+      const std::int64_t left = width - v * kLanes;
+      if (left >= kLanes)
+        put(to, sums[i][v], s, AllLanes{});
+      else if (left > 0)
+        put(to, sums[i][v], s, static_cast<int>(left));
+    }
+}
+
+template <int Vecs>
+void all_rows(Operand a, std::int64_t rows, const float* packed, std::int64_t depth, Scaling s,
+              Panel c, std::int64_t width) {
+  const auto step = [&]<int Rows>(std::integral_constant<int, Rows>) {
+    for (; rows >= Rows; rows -= Rows) {
+      kernel<Rows, Vecs>(a, packed, depth, s, c, width);
+      a.data += Rows * a.row_step;
+      c.data += Rows * c.stride;
+    }
+  };
+  step(std::integral_constant<int, kRows>{});
+  step(std::integral_constant<int, 4>{});
+  step(std::integral_constant<int, 2>{});
+  step(std::integral_constant<int, 1>{});
+}
+
+// One vector of columns of b [depth, n], rows `to_step` floats apart in the packed form.
+void pack_plain(Panel b, std::int64_t depth, std::int64_t width, float* to, std::int64_t to_step) {
+  if (width >= kLanes) {
+    for (std::int64_t l = 0; l < depth; ++l) narrow(to + l * to_step, widen(b.data + l * b.stride));
+  } else {
+    for (std::int64_t l = 0; l < depth; ++l)
+      narrow(to + l * to_step, load(b.data + l * b.stride, static_cast<int>(width)));
+  }
+}
+
+// The same of b [n, depth]: squares are transposed.
+void pack_transposed(Panel b, std::int64_t depth, std::int64_t width, float* to,
+                     std::int64_t to_step) {
+  const auto rows = static_cast<int>(std::min<std::int64_t>(width, kLanes));
+  for_lanes(depth, [&](std::int64_t l, auto lanes) {
+    Vec square[kLanes] = {};
+    for (int i = 0; i < rows; ++i) square[i] = load(b.data + i * b.stride + l, lanes);
+    transpose(square);
+    for (int i = 0; i < lanes; ++i) narrow(to + (l + i) * to_step, square[i]);
+  });
+}
+
+struct PackedColumns;
+
+}  // namespace
+
+void matmul(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
+            Panel a, Panel b, float beta, Panel c) {
+  float* packed = scratch<PackedColumns>(kDepth * kColumns);
+  const std::int64_t row_step = trans_a ? 1 : a.stride, depth_step = trans_a ? a.stride : 1;
+  for (std::int64_t l = 0; l < k; l += kDepth) {
+    const std::int64_t depth = std::min(kDepth, k - l);
+    const Operand left{a.data + l * depth_step, row_step, depth_step};
+    const Scaling scaling{alpha, l == 0 ? beta : 1.0F};
+    for (std::int64_t j = 0; j < n; j += kColumns) {
+      const std::int64_t width = std::min(kColumns, n - j);
+      const std::int64_t vecs = (width + kLanes - 1) / kLanes;
+      for (std::int64_t v = 0; v < vecs; ++v) {
+        const std::int64_t column = j + v * kLanes;
+        const std::int64_t first = trans_b ? column * b.stride + l : l * b.stride + column;
+        (trans_b ? pack_transposed : pack_plain)({b.data + first, b.stride}, depth, n - column,
+                                                 packed + v * kLanes, vecs * kLanes);
+      }
+      const Panel out{c.data + j, c.stride};
+      if (vecs == kVecs)
+        all_rows<kVecs>(left, m, packed, depth, scaling, out, width);
+      else
+        all_rows<1>(left, m, packed, depth, scaling, out, width);
+    }
+  }
+}
+
+}  // namespace tandem::cpu
