@@ -61,11 +61,8 @@ void check_training(const RunConfig& config, Violations& out) {
   if (o.min_lr > o.lr)
     out.add("optimizer.min_lr", o.min_lr, fmt::format("above optimizer.lr = {}", o.lr),
             fmt::format("give at most {}", o.lr));
-  if (o.warmup_steps > t.steps)
-    out.add("optimizer.warmup_steps", o.warmup_steps,
-            fmt::format("more than train.steps = {}", t.steps),
-            fmt::format("give at most {}", t.steps));
-  else if (o.schedule == LrSchedule::kWsd && std::int64_t{o.warmup_steps} + o.decay_steps > t.steps)
+  if (o.schedule == LrSchedule::kWsd && o.decay_steps > 0 &&
+      std::int64_t{o.warmup_steps} + o.decay_steps > t.steps)
     out.add(
         "optimizer.decay_steps", o.decay_steps,
         fmt::format("with warmup_steps = {} more than train.steps = {}", o.warmup_steps, t.steps),

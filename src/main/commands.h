@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/config/config.h"
+
 namespace tandem {
 
 struct ConfigArgs {
@@ -24,6 +26,9 @@ struct TokenizeArgs {
   std::vector<std::string> inputs;  // text files, one document each
   std::string prefix;               // writes prefix.bin and prefix.idx
 };
+
+// The config planned for args.ranks ranks; without --ranks for the size it names itself.
+RunConfig planned_config(const ConfigArgs& args);
 
 int run_train(const ConfigArgs& args);
 int run_plan(const ConfigArgs& args);

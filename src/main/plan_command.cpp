@@ -98,8 +98,14 @@ void print_stages(const RunConfig& config) {
 
 }  // namespace
 
+RunConfig planned_config(const ConfigArgs& args) {
+  RunConfig config = load_config(args.path, args.overrides);
+  if (args.ranks > 0) config.parallel.dp = 0;  // another size: dp follows from it
+  return resolve(std::move(config), args.ranks);
+}
+
 int run_plan(const ConfigArgs& args) {
-  const RunConfig config = resolve(load_config(args.path, args.overrides), args.ranks);
+  const RunConfig config = planned_config(args);
   print_model(config);
   print_layout(config);
   print_stages(config);

@@ -67,8 +67,7 @@ bool report_check(const char* what, const std::vector<Program>& programs) {
 }  // namespace
 
 int run_schedule(const ScheduleArgs& args) {
-  const RunConfig config =
-      resolve(load_config(args.config.path, args.config.overrides), args.config.ranks);
+  const RunConfig config = planned_config(args.config);
   if (args.stage < 0 || args.stage >= config.parallel.pp)
     throw_error(ExitCode::kUsage, "--stage {}: the config has stages 0 to {}", args.stage,
                 config.parallel.pp - 1);
@@ -90,7 +89,7 @@ int run_schedule(const ScheduleArgs& args) {
 
 int run_check(const ConfigArgs& args) {
   const auto begin = std::chrono::steady_clock::now();
-  const RunConfig config = resolve(load_config(args.path, args.overrides), args.ranks);
+  const RunConfig config = planned_config(args);
   fmt::print("{} ranks: pp {} x dp {}, vpp {}, ep {}, {} micro-batches\n", config.world(),
              config.parallel.pp, config.parallel.dp, config.parallel.vpp, config.parallel.ep,
              config.microbatches());

@@ -179,9 +179,6 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
       {{"optimizer.min_lr=1"},
        1,
        "optimizer.min_lr = 1: above optimizer.lr = 0.001; give at most 0.001"},
-      {{"train.steps=5"},
-       1,
-       "optimizer.warmup_steps = 10: more than train.steps = 5; give at most 5"},
       {{"optimizer.schedule=wsd", "optimizer.decay_steps=91"},
        1,
        "optimizer.decay_steps = 91: with warmup_steps = 10 more than train.steps = 100; give at "
