@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "../../../src/ckpt/manifest.h"
-#include "scratch.h"
+#include "../data/scratch.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/ckpt/checkpoint.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "scratch.h"
+#include "../data/scratch.h"
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
 #include "tandem/ckpt/safetensors.h"

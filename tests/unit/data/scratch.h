@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 
 namespace tandem {
@@ -13,7 +14,11 @@ namespace tandem {
 class Scratch {
  public:
   Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "tandem-data-XXXXXX").string();
+    // Memory where there is some: the tests write thousands of small files.
+    const std::filesystem::path memory = "/dev/shm";
+    const auto base =
+        std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
+    std::string name = (base / "tandem-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
     path_ = name;
   }
