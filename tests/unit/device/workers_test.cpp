@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -64,17 +65,21 @@ TEST_CASE("parallel_for sees the caller's writes and the caller sees the pieces'
   }
 }
 
-TEST_CASE("the pool is used, and idle threads wake up again") {
+TEST_CASE("the pool is used, wakes up again, and is waited for") {
   Workers workers(2);
   const auto caller = std::this_thread::get_id();
-  std::atomic<bool> helped{false};
-  for (int round = 0; round < 200 && !helped; ++round) {
-    workers.parallel_for(8, 1, [&](std::int64_t, std::int64_t) {
-      if (std::this_thread::get_id() != caller) helped = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  int helped = 0;
+  for (int round = 0; round < 200 && helped < 3; ++round) {
+    std::vector<int> by(8, 0);  // plain: 1 by the caller, 2 by the helper
+    workers.parallel_for(8, 1, [&](std::int64_t begin, std::int64_t) {
+      const bool helper = std::this_thread::get_id() != caller;
+      std::this_thread::sleep_for(std::chrono::milliseconds(helper ? 4 : 1));
+      by[static_cast<std::size_t>(begin)] = helper ? 2 : 1;
     });
+    REQUIRE(std::count(by.begin(), by.end(), 0) == 0);
+    if (std::count(by.begin(), by.end(), 2) > 0) ++helped;
   }
-  CHECK(helped);
+  CHECK(helped == 3);
 }
 
 TEST_CASE("one thread means the caller's thread") {

@@ -18,12 +18,12 @@ TraceSpan span(const std::string& lane, double begin, double end) {
 }  // namespace
 
 TEST_CASE("overlap is measured on unions of intervals") {
-  // ep:      [0,10) [20,30) and [25,40): 30 us.  compute: [5,22) twice, [38,50): 29 us.
-  const std::vector<TraceSpan> spans{span("ep", 20, 30),      span("ep", 0, 10),
-                                     span("ep", 25, 40),      span("compute", 5, 22),
-                                     span("compute", 5, 22),  span("compute", 38, 50),
-                                     span("recv_fwd", 0, 99), span("host", 1, 4),
-                                     span("host", 3, 5),      span("dp", 0, 7)};
+  // ep:      [0,10) [20,30), [25,40) and one inside: 30 us.  compute: [5,22) twice, [38,50): 29 us.
+  const std::vector<TraceSpan> spans{
+      span("ep", 20, 30),      span("ep", 0, 10),       span("ep", 25, 40),
+      span("ep", 26, 27),      span("compute", 5, 22),  span("compute", 5, 22),
+      span("compute", 38, 50), span("recv_fwd", 0, 99), span("host", 1, 4),
+      span("host", 3, 5),      span("dp", 0, 7)};
   const OverlapStats stats = overlap_stats(spans);
   CHECK(stats.ep_us == 30);
   CHECK(stats.compute_us == 29);
