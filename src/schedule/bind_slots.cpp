@@ -7,6 +7,8 @@
 namespace tandem {
 namespace {
 
+constexpr LaneSet kReceiving = bit(Lane::kRecvFwd) | bit(Lane::kRecvBwd);
+
 class Binder {
  public:
   Binder(Program program, const LowerOptions& options)

@@ -43,53 +43,40 @@ class Expander {
         backwards_left_(static_cast<std::size_t>(options.shape.vpp), options.shape.microbatches) {}
 
   Program run(ProgramKind kind) {
-    for (now_ = 0; now_ < steps_.size(); ++now_) {
-      for (Receives& receives : receives_) receive_ahead(receives);
-      step(steps_[now_]);
-    }
+    for (Receives& receives : receives_) receive_next(receives);
+    for (const Step& now : steps_) step(now);
     if (kind == ProgramKind::kTraining) builder_.opt_step();
     return builder_.take();
   }
 
  private:
-  // A RECV is enqueued one step before the step of its task, so that the transfer rides beside
-  // that step, but never before the RECV of its direction that precedes it has been consumed: an
-  // event means the latest record, and whoever waits for one transfer must not wait for the next.
+  // Of each direction one RECV is always under way: the next is enqueued as soon as what the last
+  // one brought has been consumed, so a transfer rides beside a whole task. Never two: an event
+  // means the latest record, and whoever waits for one transfer must not wait for the next.
   struct Receives {
-    struct Entry {
-      const Task* task;
-      std::size_t earliest;  // step
-    };
-    std::vector<Entry> entries;
+    std::vector<const Task*> tasks;
     std::size_t next = 0;
     const Task* pending = nullptr;  // received but not consumed
   };
 
   Receives receives_of(Dir dir) const {
     Receives result;
-    for (std::size_t s = 0; s < steps_.size(); ++s) {
-      const Task* task = dir == Dir::kFwd ? steps_[s].fwd : steps_[s].bwd;
-      if (task != nullptr && builder_.receives(*task))
-        result.entries.push_back({task, s == 0 ? 0 : s - 1});
-    }
+    for (const Task& task : tasks_)
+      if (task.dir == dir && builder_.receives(task)) result.tasks.push_back(&task);
     return result;
   }
 
-  void receive_ahead(Receives& receives) {
-    if (receives.pending != nullptr || receives.next == receives.entries.size()) return;
-    const Receives::Entry& entry = receives.entries[receives.next];
-    if (entry.earliest > now_) return;
-    builder_.receive(*entry.task);
-    receives.pending = entry.task;
-    ++receives.next;
+  void receive_next(Receives& receives) {
+    receives.pending = nullptr;
+    if (receives.next == receives.tasks.size()) return;
+    receives.pending = receives.tasks[receives.next++];
+    builder_.receive(*receives.pending);
   }
 
   // The first instruction of a task is the one that consumes what it received.
   void consumed(const Task& task) {
     Receives& receives = receives_[task.dir == Dir::kFwd ? 0 : 1];
-    if (receives.pending != &task) return;
-    receives.pending = nullptr;
-    receive_ahead(receives);
+    if (receives.pending == &task) receive_next(receives);
   }
 
   void run(const Task& task, NodeKind node, Phase phase, int layer) {
@@ -194,7 +181,6 @@ class Expander {
   std::vector<Task> tasks_;
   std::vector<Step> steps_;
   std::array<Receives, 2> receives_;  // by direction
-  std::size_t now_ = 0;               // step
   std::vector<int> backwards_left_;   // by chunk
   bool held_weight_ = false;
   int held_layer_ = -1;
