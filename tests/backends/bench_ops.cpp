@@ -28,6 +28,16 @@ View filled(DType dtype, std::int64_t rows, std::int64_t cols) {
   return view;
 }
 
+// In-place ops run again and again on the same data: factors of one keep it within range.
+View ones(DType dtype, std::int64_t rows, std::int64_t cols) {
+  View view = filled(dtype, rows, cols);
+  for (std::int64_t i = 0; i < view.size(); ++i) {
+    if (dtype == DType::kF32) view.as<float>()[i] = 1;
+    if (dtype == DType::kBF16) view.as<std::uint16_t>()[i] = 0x3f80;
+  }
+  return view;
+}
+
 // Processor seconds of the whole process: wall time says little on a machine that others use too.
 double cpu_seconds() {
   timespec t{};
@@ -93,8 +103,8 @@ void attention(Workers& workers, DType d, std::int64_t heads, std::int64_t kv, s
   const View qkv = filled(d, rows, (heads + 2 * kv) * dim), out = filled(d, rows, heads * dim);
   const View d_out = filled(d, rows, heads * dim), d_qkv = filled(d, rows, (heads + 2 * kv) * dim);
   const View lse = filled(DType::kF32, rows, heads), raw = filled(d, rows, (heads + kv) * dim);
-  const View w = filled(d, dim, 1), d_w = filled(DType::kF32, dim, 1);
-  const View rstd = filled(DType::kF32, rows, heads + kv);
+  const View w = ones(d, dim, 1), d_w = filled(DType::kF32, dim, 1);
+  const View rstd = ones(DType::kF32, rows, heads + kv);
   const double flops = 2.0 * static_cast<double>(rows * seq * dim * heads);  // causal half of two
   std::printf("attention: %d heads, %d kv heads, dim %d, seq %d\n", int(heads), int(kv), int(dim),
               int(seq));

@@ -74,12 +74,12 @@ void head_forward(const ops::AttentionFwd& op, const Head& head) {
     const Rect rect = head.q(first, end);
     const Panel q = read_panel(op.qkv, rect, q_spare);
     const Panel out = write_panel(op.out, rect, q_spare + kBlock * dim);
-    sgemm(false, true, rows, end, dim, scale_of(op.shape), q, k, 0, {scores, end});
+    sgemm(false, true, rows, end, dim, scale_of(op.shape), q, k, false, {scores, end});
     float total[kBlock];
     for (std::int64_t i = 0; i < rows; ++i)
       total[i] = softmax_row(scores + i * end, first + i + 1, end,
                              op.lse.as<float>()[(rect.row + i) * op.shape.heads + head.head]);
-    sgemm(false, false, rows, dim, end, 1, {scores, end}, v, 0, out);
+    sgemm(false, false, rows, dim, end, 1, {scores, end}, v, false, out);
     for (std::int64_t i = 0; i < rows; ++i)
       scale_row(out.data + i * out.stride, 1.0F / total[i], dim);
     finish_panel(op.out, rect, out);
@@ -122,16 +122,16 @@ void block_backward(const ops::AttentionBwd& op, const Head& head, const KeyPane
   const Panel out = read_panel(op.out, rect, spare + kBlock * dim);
   const Panel d_out = read_panel(op.d_out, rect, spare + 2 * kBlock * dim);
   const Panel d_q = write_panel(op.d_qkv, rect, spare + 3 * kBlock * dim);
-  sgemm(false, true, rows, end, dim, scale, q, keys.k, 0, p);
-  sgemm(false, true, rows, end, dim, 1, d_out, keys.v, 0, d_s);
+  sgemm(false, true, rows, end, dim, scale, q, keys.k, false, p);
+  sgemm(false, true, rows, end, dim, 1, d_out, keys.v, false, d_s);
   for (std::int64_t i = 0; i < rows; ++i) {
     const float delta = dot(out.data + i * out.stride, d_out.data + i * d_out.stride, dim);
     const float lse = op.lse.as<float>()[(rect.row + i) * op.shape.heads + head.head];
     backward_row(p.data + i * end, d_s.data + i * end, lse, delta, first + i + 1, end);
   }
-  sgemm(true, false, end, dim, rows, 1, p, d_out, 1, keys.d_v);
-  sgemm(true, false, end, dim, rows, scale, d_s, q, 1, keys.d_k);
-  sgemm(false, false, rows, dim, end, scale, d_s, keys.k, 0, d_q);
+  sgemm(true, false, end, dim, rows, 1, p, d_out, true, keys.d_v);
+  sgemm(true, false, end, dim, rows, scale, d_s, q, true, keys.d_k);
+  sgemm(false, false, rows, dim, end, scale, d_s, keys.k, false, d_q);
   finish_panel(op.d_qkv, rect, d_q);
 }
 

@@ -11,9 +11,9 @@ struct Panel {
   std::int64_t stride;
 };
 
-// c[m, n] = alpha op(a) op(b) + beta c.  a is [m, k] or, with trans_a, [k, m]; b likewise.
-// beta 0 does not read c. Any size may be 0.
+// c[m, n] = alpha op(a) op(b) (+ c when accumulating).  a is [m, k] or, with trans_a, [k, m]; b
+// likewise. Without accumulate c is not read. Any size may be 0.
 void sgemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
-           Panel a, Panel b, float beta, Panel c);
+           Panel a, Panel b, bool accumulate, Panel c);
 
 }  // namespace tandem::cpu

@@ -23,7 +23,7 @@ void widened_block(const ops::Gemm& op, Rect rect, std::int64_t inner) {
     const Rect b =
         op.trans_b ? Rect{rect.col, k, rect.cols, depth} : Rect{k, rect.col, depth, rect.cols};
     sgemm(op.trans_a, op.trans_b, rect.rows, rect.cols, depth, 1, read_panel(op.a, a, a_block),
-          read_panel(op.b, b, b_block), op.accumulate || k > 0 ? 1 : 0, c);
+          read_panel(op.b, b, b_block), op.accumulate || k > 0, c);
   }
   finish_panel(op.c, rect, c);
 }
@@ -42,7 +42,7 @@ void gemm_tile(const ops::Gemm& op, Rect rect) {
     float* spare = inner == 0 ? scratch<Blocks>(rect.size()) : nullptr;
     const Panel c = write_panel(op.c, rect, spare);
     sgemm(op.trans_a, op.trans_b, rect.rows, rect.cols, inner, 1, read_panel(op.a, a, nullptr),
-          read_panel(op.b, b, nullptr), op.accumulate ? 1 : 0, c);
+          read_panel(op.b, b, nullptr), op.accumulate, c);
     return finish_panel(op.c, rect, c);
   }
   for (std::int64_t i = 0; i < rect.rows; i += kSide)

@@ -19,20 +19,31 @@ struct Operand {
   std::int64_t row_step, depth_step;
 };
 
-struct Scaling {
-  float alpha, beta;
+// What becomes of a finished sum: c = alpha sum, or c += alpha sum.
+struct Finish {
+  float alpha;
+  bool accumulate;
 };
 
 template <class Lanes>
-void put(float* c, Vec sum, Scaling s, Lanes lanes) {
-  Vec value = sum * s.alpha;
-  if (s.beta != 0) value += load(c, lanes) * s.beta;
+void put(float* c, Vec sum, Finish finish, Lanes lanes) {
+  Vec value = sum * finish.alpha;
+  if (finish.accumulate) value += load(c, lanes);
   store(c, value, lanes);
+}
+
+// The last columns of c, apart so that the kernel itself stays small.
+[[gnu::noinline]] void put_narrow(const Vec* sums, int rows, int vecs, Finish finish, Panel c,
+                                  std::int64_t width) {
+  for (int i = 0; i < rows; ++i)
+    for_lanes(width, [&](std::int64_t j, auto lanes) {
+      put(c.data + i * c.stride + j, sums[i * vecs + j / kLanes], finish, lanes);
+    });
 }
 
 // Rows of c times `width` <= Vecs * kLanes columns; packed is [depth][Vecs * kLanes].
 template <int Rows, int Vecs>
-void kernel(Operand a, const float* packed, std::int64_t depth, Scaling s, Panel c,
+void kernel(Operand a, const float* packed, std::int64_t depth, Finish finish, Panel c,
             std::int64_t width) {
   Vec sums[Rows][Vecs] = {};
   for (std::int64_t l = 0; l < depth; ++l) {
@@ -46,25 +57,25 @@ void kernel(Operand a, const float* packed, std::int64_t depth, Scaling s, Panel
       for (int v = 0; v < Vecs; ++v) sums[i][v] += x * b[v];
     }
   }
+  if (width < Vecs * kLanes) {
+    Vec rows[Rows * Vecs];
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows * Vecs; ++i) rows[i] = sums[i / Vecs][i % Vecs];
+    return put_narrow(rows, Rows, Vecs, finish, c, width);
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 4
-    for (int v = 0; v < Vecs; ++v) {
-      float* to = c.data + i * c.stride + v * kLanes;
-      const std::int64_t left = width - v * kLanes;
-      if (left >= kLanes)
-        put(to, sums[i][v], s, AllLanes{});
-      else if (left > 0)
-        put(to, sums[i][v], s, static_cast<int>(left));
-    }
+    for (int v = 0; v < Vecs; ++v)
+      put(c.data + i * c.stride + v * kLanes, sums[i][v], finish, AllLanes{});
 }
 
 template <int Vecs>
-void all_rows(Operand a, std::int64_t rows, const float* packed, std::int64_t depth, Scaling s,
+void all_rows(Operand a, std::int64_t rows, const float* packed, std::int64_t depth, Finish finish,
               Panel c, std::int64_t width) {
   const auto step = [&]<int Rows>(std::integral_constant<int, Rows>) {
     for (; rows >= Rows; rows -= Rows) {
-      kernel<Rows, Vecs>(a, packed, depth, s, c, width);
+      kernel<Rows, Vecs>(a, packed, depth, finish, c, width);
       a.data += Rows * a.row_step;
       c.data += Rows * c.stride;
     }
@@ -102,13 +113,13 @@ struct PackedColumns;
 }  // namespace
 
 void matmul(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
-            Panel a, Panel b, float beta, Panel c) {
+            Panel a, Panel b, bool accumulate, Panel c) {
   float* packed = scratch<PackedColumns>(kDepth * kColumns);
   const std::int64_t row_step = trans_a ? 1 : a.stride, depth_step = trans_a ? a.stride : 1;
   for (std::int64_t l = 0; l < k; l += kDepth) {
     const std::int64_t depth = std::min(kDepth, k - l);
     const Operand left{a.data + l * depth_step, row_step, depth_step};
-    const Scaling scaling{alpha, l == 0 ? beta : 1.0F};
+    const Finish finish{alpha, accumulate || l > 0};
     for (std::int64_t j = 0; j < n; j += kColumns) {
       const std::int64_t width = std::min(kColumns, n - j);
       const std::int64_t vecs = (width + kLanes - 1) / kLanes;
@@ -120,9 +131,9 @@ void matmul(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int
       }
       const Panel out{c.data + j, c.stride};
       if (vecs == kVecs)
-        all_rows<kVecs>(left, m, packed, depth, scaling, out, width);
+        all_rows<kVecs>(left, m, packed, depth, finish, out, width);
       else
-        all_rows<1>(left, m, packed, depth, scaling, out, width);
+        all_rows<1>(left, m, packed, depth, finish, out, width);
     }
   }
 }

@@ -9,6 +9,6 @@ namespace tandem::cpu {
 
 // As sgemm() in blas.h, for m, n, k >= 1.
 void matmul(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
-            Panel a, Panel b, float beta, Panel c);
+            Panel a, Panel b, bool accumulate, Panel c);
 
 }  // namespace tandem::cpu
