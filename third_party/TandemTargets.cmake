@@ -4,21 +4,32 @@
 #   A Catch2 executable whose cases ctest lists one by one.
 
 add_library(tandem_flags INTERFACE)
-target_include_directories(tandem_flags INTERFACE "${PROJECT_SOURCE_DIR}/include")
-target_compile_options(tandem_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-                                              -Werror
-                       # TANDEM_CHECK decomposes a comparison with operator<< on purpose.
-                       $<$<CXX_COMPILER_ID:Clang>:-Wno-overloaded-shift-op-parentheses>)
+foreach(part CUDA CUDNN NCCL)
+  set(TANDEM_${part}_VALUE "false")
+  if(TANDEM_HAS_${part})
+    set(TANDEM_${part}_VALUE "true")
+  endif()
+endforeach()
+configure_file("${PROJECT_SOURCE_DIR}/include/tandem/base/build_config.h.in"
+               "${PROJECT_BINARY_DIR}/generated/tandem/base/build_config.h")
+target_include_directories(tandem_flags INTERFACE "${PROJECT_SOURCE_DIR}/include"
+                                                  "${PROJECT_BINARY_DIR}/generated")
+set(cxx "$<COMPILE_LANGUAGE:CXX>")
+target_compile_options(tandem_flags INTERFACE
+  "$<${cxx}:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Werror>"
+  # TANDEM_CHECK decomposes a comparison with operator<< on purpose.
+  "$<$<AND:${cxx},$<CXX_COMPILER_ID:Clang>>:-Wno-overloaded-shift-op-parentheses>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall;-Werror=all-warnings>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 warns of overlapping copies inside std::string that cannot happen (GCC bug 105651).
-  target_compile_options(tandem_flags INTERFACE -Wno-restrict)
+  target_compile_options(tandem_flags INTERFACE "$<${cxx}:-Wno-restrict>")
 endif()
 if(TANDEM_SANITIZE STREQUAL "address")
-  target_compile_options(tandem_flags INTERFACE -fsanitize=address,undefined
-                                                -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(tandem_flags INTERFACE
+    "$<${cxx}:-fsanitize=address,undefined;-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
   target_link_options(tandem_flags INTERFACE -fsanitize=address,undefined)
 elseif(TANDEM_SANITIZE STREQUAL "thread")
-  target_compile_options(tandem_flags INTERFACE -fsanitize=thread)
+  target_compile_options(tandem_flags INTERFACE "$<${cxx}:-fsanitize=thread>")
   target_link_options(tandem_flags INTERFACE -fsanitize=thread)
 elseif(NOT TANDEM_SANITIZE STREQUAL "")
   message(FATAL_ERROR "TANDEM_SANITIZE is \"${TANDEM_SANITIZE}\"; use address, thread or nothing")

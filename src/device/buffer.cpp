@@ -3,7 +3,7 @@
 namespace tandem {
 
 void Buffer::reset() noexcept {
-  if (device_ != nullptr && data_ != nullptr) device_->release(data_, bytes_);
+  if (device_ != nullptr && data_ != nullptr) device_->release(data_, bytes_, space_);
   device_ = nullptr;
   data_ = nullptr;
   bytes_ = 0;

@@ -40,7 +40,8 @@ struct Executor::State {
 
   // Host copies of one layer's counts, filled by the ep lane before HOST_WAIT returns.
   struct CountsCopy {
-    std::vector<std::int32_t> send, recv;
+    Buffer host;  // pinned: counts_send, then counts_recv
+    std::span<const std::int32_t> send, recv;
     Routing known;
   };
 
@@ -137,11 +138,16 @@ void Executor::State::run_one(const Instr& instr, const StepInput& input) {
 // HOST_WAIT waits for covers them too.
 void Executor::State::copy_counts(const Instr& instr, Stream& stream) {
   CountsCopy& copy = counts(instr);
-  copy.send.resize(static_cast<std::size_t>(rank.dims.experts));
-  copy.recv.resize(static_cast<std::size_t>(rank.dims.ep * rank.dims.local_experts));
+  const auto sent = static_cast<std::size_t>(rank.dims.experts);
+  const auto received = static_cast<std::size_t>(rank.dims.ep * rank.dims.local_experts);
+  if (copy.host.bytes() == 0) {
+    copy.host = rank.device.alloc_host((sent + received) * sizeof(std::int32_t), "token counts");
+    copy.send = {copy.host.as<std::int32_t>(), sent};
+    copy.recv = {copy.host.as<std::int32_t>() + sent, received};
+  }
   for (const BoundSlot& slot : bound) {
-    auto& to = slot.kind == SlotKind::kCountsSend ? copy.send : copy.recv;
-    rank.device.copy(stream, to.data(), slot.data, to.size() * sizeof(std::int32_t));
+    const auto to = slot.kind == SlotKind::kCountsSend ? copy.send : copy.recv;
+    rank.device.copy(stream, const_cast<std::int32_t*>(to.data()), slot.data, to.size_bytes());
   }
 }
 

@@ -13,14 +13,19 @@
 namespace tandem {
 namespace {
 
+// One visible GPU is this rank's, whatever its local rank: launchers often show each rank just one.
+std::unique_ptr<Device> open_cuda(World& world, int visible) {
+  return make_cuda_device({.ordinal = visible == 1 ? 0 : world.local_rank() % visible});
+}
+
 std::unique_ptr<Device> open_device(World& world, const RunConfig& config, Log& log) {
-  if (config.train.device == DeviceChoice::kCuda)
-    throw_error(ExitCode::kUsage,
-                "train.device is cuda, but this build has no CUDA backend: use cpu or auto");
   const int cores = std::max(1U, std::thread::hardware_concurrency());
+  const int visible = config.train.device == DeviceChoice::kCpu ? 0 : visible_cuda_devices();
+  const bool cuda = config.train.device == DeviceChoice::kCuda || visible > 0;
   const int threads = config.train.cpu_threads > 0 ? config.train.cpu_threads
                                                    : std::max(1, cores / world.local_size());
-  auto device = make_cpu_device({.threads = threads});
+  auto device =
+      cuda ? open_cuda(world, std::max(1, visible)) : make_cpu_device({.threads = threads});
   if (world.rank() == 0)
     log.info("device   {}, {} rank(s) on {} core(s)", device->description(), world.size(), cores);
   return device;
@@ -69,14 +74,27 @@ bool needs_tokens(const Partition& partition, int stage) {
   return false;
 }
 
-bool all_finite(const View& view) {
-  if (view.dtype == DType::kF32)
-    return std::all_of(view.as<float>(), view.as<float>() + view.size(),
+bool all_finite(DType dtype, const std::vector<std::byte>& bytes) {
+  if (dtype == DType::kF32) {
+    const auto* values = reinterpret_cast<const float*>(bytes.data());
+    return std::all_of(values, values + bytes.size() / sizeof(float),
                        [](float x) { return std::isfinite(x); });
-  if (view.dtype == DType::kBF16)  // exponent bits all ones: infinity or NaN
-    return std::all_of(view.as<std::uint16_t>(), view.as<std::uint16_t>() + view.size(),
+  }
+  if (dtype == DType::kBF16) {  // exponent bits all ones: infinity or NaN
+    const auto* values = reinterpret_cast<const std::uint16_t*>(bytes.data());
+    return std::all_of(values, values + bytes.size() / sizeof(std::uint16_t),
                        [](std::uint16_t x) { return (x & 0x7F80U) != 0x7F80U; });
+  }
   return true;
+}
+
+// Reads the tensor back on `stream`, on which it was written.
+bool all_finite(Device& device, Stream& stream, const View& view) {
+  std::vector<std::byte> bytes(view.bytes());
+  device.copy(stream, bytes.data(), view.data, bytes.size());
+  // hazard: the copy before the host looks at it
+  stream.sync();
+  return all_finite(view.dtype, bytes);
 }
 
 }  // namespace
@@ -157,7 +175,7 @@ double Engine::evaluate() {
 
 std::string Engine::find_non_finite(std::int64_t step) {
   for (const Param& param : params.table().params)
-    if (!all_finite(params.value(param.kind, param.layer)))
+    if (!all_finite(*device, lanes.stream(Lane::kCompute), params.value(param.kind, param.layer)))
       return fmt::format("parameter {}", param.name);
 
   std::string found;
@@ -168,7 +186,8 @@ std::string Engine::find_non_finite(std::int64_t step) {
       if (slot.access != Access::kWrite || slot.data == nullptr) continue;
       const SlotLayout layout = slot_layout(slot.kind, dims, config.model.qk_norm, slot.received);
       for (const SlotTensor& tensor : layout.tensors)
-        if (!all_finite({slot.data + tensor.offset, tensor.dtype, tensor.rows, tensor.cols}))
+        if (!all_finite(*device, lanes.stream(instr.lane),
+                        {slot.data + tensor.offset, tensor.dtype, tensor.rows, tensor.cols}))
           found = fmt::format("layer {}, {}_{}, {}.{}, micro-batch {}", instr.layer,
                               name_of(instr.node), name_of(instr.phase), name_of(slot.kind),
                               tensor.name, instr.microbatch);

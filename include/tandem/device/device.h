@@ -33,7 +33,7 @@ class Event {
 
 class Stream {
  public:
-  virtual ~Stream() = default;   // drains, never throws
+  virtual ~Stream() = default;  // drains, never throws
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   [[nodiscard]] virtual const std::string& name() const = 0;
@@ -41,26 +41,36 @@ class Stream {
   virtual void wait(const Event& event) = 0;
   // Host work in stream order, run by the stream's worker thread. An exception poisons the stream.
   virtual void call(std::function<void()> work) = 0;
-  virtual void sync() = 0;       // blocks the host until the stream is empty; throws the poison
-  [[nodiscard]] virtual std::size_t pending() const = 0;   // enqueued and not finished
+  virtual void sync() = 0;  // blocks the host until the stream is empty; throws the poison
+  [[nodiscard]] virtual std::size_t pending() const = 0;  // enqueued and not finished
  protected:
   Stream() = default;
 };
 
 class Device;
 
-// Owner of device bytes, 64-byte aligned, move-only. Freed at once: sync the streams that use it.
+enum class MemorySpace { kDevice, kHost };
+
+// Owner of bytes, 64-byte aligned, move-only. Freed at once: sync the streams that use it.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device* device, void* data, std::size_t bytes) : device_(device), data_(data), bytes_(bytes) {}
+  Buffer(Device* device, void* data, std::size_t bytes, MemorySpace space = MemorySpace::kDevice)
+      : device_(device), data_(data), bytes_(bytes), space_(space) {}
   ~Buffer() { reset(); }
   Buffer(Buffer&& other) noexcept { swap(other); }
-  Buffer& operator=(Buffer&& other) noexcept { swap(other); return *this; }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  template <class T>
+  [[nodiscard]] T* as() const {
+    return static_cast<T*>(data_);
+  }
   void reset() noexcept;
 
  private:
@@ -68,23 +78,27 @@ class Buffer {
     std::swap(device_, other.device_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(space_, other.space_);
   }
   Device* device_ = nullptr;
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
+  MemorySpace space_ = MemorySpace::kDevice;
 };
 
 struct MemoryStats {
-  std::size_t used = 0, peak = 0;   // bytes handed out by alloc
+  std::size_t used = 0, peak = 0;  // bytes handed out by alloc
 };
 
 class Device {
  public:
   virtual ~Device() = default;
   [[nodiscard]] virtual DeviceKind kind() const = 0;
-  [[nodiscard]] virtual std::string description() const = 0;   // "cpu, 2 threads"
+  [[nodiscard]] virtual std::string description() const = 0;  // "cpu, 2 threads"
   // Throws Error(kMemory) naming `what` and the size. Zero bytes give an empty Buffer.
   virtual Buffer alloc(std::size_t bytes, const std::string& what) = 0;
+  // Host memory that copy() reaches without blocking the host (pinned, where that exists).
+  virtual Buffer alloc_host(std::size_t bytes, const std::string& what) = 0;
   virtual std::unique_ptr<Stream> make_stream(const std::string& name, int priority) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
   // Asynchronous on the stream; host memory must stay valid until the stream has passed.
@@ -96,13 +110,23 @@ class Device {
 
  private:
   friend class Buffer;
-  virtual void release(void* data, std::size_t bytes) noexcept = 0;
+  virtual void release(void* data, std::size_t bytes, MemorySpace space) noexcept = 0;
 };
 
 struct CpuOptions {
-  int threads = 1;                          // workers that share the ops of one stream
-  std::size_t memory_limit = 0;             // bytes; 0 = none. For tests of exit code 6.
+  int threads = 1;               // workers that share the ops of one stream
+  std::size_t memory_limit = 0;  // bytes; 0 = none. For tests of exit code 6.
 };
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options);
+
+struct CudaOptions {
+  int ordinal = 0;      // which GPU of those this process sees
+  int compute_sms = 0;  // multiprocessors persistent kernels may fill; 0 = all
+};
+// Throws Error(kUsage) saying why where this build or this machine has no CUDA device.
+std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
+
+// GPUs this process sees; 0 in a build without CUDA and where the driver finds none.
+int visible_cuda_devices();
 
 }  // namespace tandem

@@ -47,6 +47,10 @@ class CpuDevice : public Device {
     return {this, data, bytes};
   }
 
+  Buffer alloc_host(std::size_t bytes, const std::string& what) override {
+    return alloc(bytes, what);
+  }
+
   std::unique_ptr<Stream> make_stream(const std::string& name, int /*priority*/) override {
     return std::make_unique<cpu::FifoStream>(name, clock_, &workers_);
   }
@@ -80,7 +84,7 @@ class CpuDevice : public Device {
   }
 
  private:
-  void release(void* data, std::size_t bytes) noexcept override {
+  void release(void* data, std::size_t bytes, MemorySpace /*space*/) noexcept override {
     ::operator delete(data, kAlignment);
     const std::lock_guard lock(mutex_);
     stats_.used -= bytes;

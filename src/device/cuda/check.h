@@ -1,0 +1,25 @@
+// CUDA errors as exceptions that name the call. Private to CUDA sources.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "tandem/base/error.h"
+
+namespace tandem::cuda {
+
+// Out of memory gets its own exit code; everything else is internal: a broken kernel or driver.
+inline void check(cudaError_t status, const char* call, const char* file, int line) {
+  if (status == cudaSuccess) [[likely]]
+    return;
+  const ExitCode code =
+      status == cudaErrorMemoryAllocation ? ExitCode::kMemory : ExitCode::kInternal;
+  throw_error(code, "{}:{}: {} failed: {} ({})", file, line, call, cudaGetErrorString(status),
+              cudaGetErrorName(status));
+}
+
+}  // namespace tandem::cuda
+
+#define TANDEM_CUDA_CHECK(call) ::tandem::cuda::check((call), #call, __FILE__, __LINE__)
+// Behind a kernel launch, which returns nothing itself.
+#define TANDEM_CUDA_CHECK_LAUNCH(kernel) \
+  ::tandem::cuda::check(cudaGetLastError(), "launch of " kernel, __FILE__, __LINE__)

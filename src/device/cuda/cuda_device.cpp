@@ -1,0 +1,251 @@
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+
+#include "check.h"
+#include "tandem/base/error.h"
+#include "tandem/device/cuda_stream.h"
+#include "tandem/device/device.h"
+
+namespace tandem {
+namespace {
+
+class CudaEvent : public Event {
+ public:
+  explicit CudaEvent(cudaEvent_t origin) : origin_(origin) {
+    TANDEM_CUDA_CHECK(cudaEventCreate(&event_));
+  }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+
+  [[nodiscard]] bool reached() const override { return cudaEventQuery(event_) == cudaSuccess; }
+  [[nodiscard]] double reached_us() const override {
+    float ms = 0.0F;
+    if (!recorded_ || cudaEventElapsedTime(&ms, origin_, event_) != cudaSuccess) return -1.0;
+    return 1e3 * static_cast<double>(ms);
+  }
+  [[nodiscard]] cudaEvent_t handle() const { return event_; }
+  void mark_recorded() { recorded_ = true; }
+
+ private:
+  const cudaEvent_t origin_;
+  cudaEvent_t event_ = nullptr;
+  std::atomic<bool> recorded_ = false;
+};
+
+const CudaEvent& cuda_event(const Event& event) {
+  const auto* cuda = dynamic_cast<const CudaEvent*>(&event);
+  TANDEM_CHECK(cuda != nullptr, "a CUDA stream was given an event of another device");
+  return *cuda;
+}
+
+// The first exception of host work on a stream. The GPU's own errors are sticky in the runtime.
+struct Poison {
+  std::mutex mutex;
+  std::exception_ptr first;
+
+  void keep(std::exception_ptr error) {
+    const std::lock_guard lock(mutex);
+    if (!first) first = std::move(error);
+  }
+  std::exception_ptr get() {
+    const std::lock_guard lock(mutex);
+    return first;
+  }
+};
+
+class CudaLane : public CudaStream {
+ public:
+  CudaLane(std::string name, int priority, int sm_budget, std::shared_ptr<Poison> poison)
+      : name_(std::move(name)), sm_budget_(sm_budget), poison_(std::move(poison)) {
+    int least = 0, greatest = 0;
+    TANDEM_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    TANDEM_CUDA_CHECK(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
+                                                   priority > 0 ? greatest : least));
+  }
+  ~CudaLane() override {
+    // hazard: work still enqueued and the handles and workspaces it uses
+    cudaStreamSynchronize(stream_);
+    drop_locals();
+    cudaStreamDestroy(stream_);
+  }
+
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] CUstream_st* handle() const override { return stream_; }
+  [[nodiscard]] int sm_budget() const override { return sm_budget_; }
+
+  void record(Event& event) override {
+    auto& cuda = const_cast<CudaEvent&>(cuda_event(event));
+    TANDEM_CUDA_CHECK(cudaEventRecord(cuda.handle(), stream_));
+    cuda.mark_recorded();
+  }
+  void wait(const Event& event) override {
+    // hazard: the caller names the accesses; an event never recorded makes this a no-op
+    TANDEM_CUDA_CHECK(cudaStreamWaitEvent(stream_, cuda_event(event).handle()));
+  }
+  void call(std::function<void()> work) override {
+    auto job = std::make_unique<Job>(Job{std::move(work), poison_});
+    TANDEM_CUDA_CHECK(cudaLaunchHostFunc(stream_, run_job, job.get()));
+    job.release();  // run_job deletes it
+  }
+  void sync() override {
+    // hazard: everything enqueued here and whatever the host does next
+    TANDEM_CUDA_CHECK(cudaStreamSynchronize(stream_));
+    if (const auto error = poison_->get()) std::rethrow_exception(error);
+  }
+  [[nodiscard]] std::size_t pending() const override {
+    return cudaStreamQuery(stream_) == cudaSuccess ? 0 : 1;
+  }
+
+ private:
+  struct Job {
+    std::function<void()> work;
+    std::shared_ptr<Poison> poison;
+  };
+  static void CUDART_CB run_job(void* data) {
+    const std::unique_ptr<Job> job(static_cast<Job*>(data));
+    if (job->poison->get()) return;
+    try {
+      job->work();
+    } catch (...) {
+      job->poison->keep(std::current_exception());
+    }
+  }
+
+  const std::string name_;
+  const int sm_budget_;
+  const std::shared_ptr<Poison> poison_;  // shared by the device's streams
+  cudaStream_t stream_ = nullptr;
+};
+
+class CudaDevice : public Device {
+ public:
+  explicit CudaDevice(const CudaOptions& options) : poison_(std::make_shared<Poison>()) {
+    TANDEM_CUDA_CHECK(cudaSetDevice(options.ordinal));
+    TANDEM_CUDA_CHECK(cudaGetDeviceProperties(&properties_, options.ordinal));
+    sm_budget_ = options.compute_sms > 0
+                     ? std::min(options.compute_sms, properties_.multiProcessorCount)
+                     : properties_.multiProcessorCount;
+    TANDEM_CUDA_CHECK(cudaEventCreate(&origin_));
+    TANDEM_CUDA_CHECK(cudaEventRecord(origin_, nullptr));
+    // hazard: the origin of the clock and the first event measured against it
+    TANDEM_CUDA_CHECK(cudaEventSynchronize(origin_));
+    begin_ = std::chrono::steady_clock::now();
+  }
+  ~CudaDevice() override { cudaEventDestroy(origin_); }
+
+  [[nodiscard]] DeviceKind kind() const override { return DeviceKind::kCuda; }
+  [[nodiscard]] std::string description() const override {
+    return fmt::format(
+        "{}, {} SMs, {:.0f} GiB", properties_.name, properties_.multiProcessorCount,
+        static_cast<double>(properties_.totalGlobalMem) / (1024.0 * 1024.0 * 1024.0));
+  }
+
+  Buffer alloc(std::size_t bytes, const std::string& what) override {
+    if (bytes == 0) return {};
+    void* data = nullptr;
+    if (cudaMalloc(&data, bytes) != cudaSuccess) {
+      cudaGetLastError();  // the failure is handled here, not at the next check
+      std::size_t left = 0, total = 0;
+      cudaMemGetInfo(&left, &total);
+      throw_error(ExitCode::kMemory,
+                  "out of memory: {} needs {} bytes, the GPU has {} of {} left; use smaller "
+                  "micro-batches, or spread the model over more ranks",
+                  what, bytes, left, total);
+    }
+    const std::lock_guard lock(mutex_);
+    stats_.used += bytes;
+    stats_.peak = std::max(stats_.peak, stats_.used);
+    return {this, data, bytes};
+  }
+
+  Buffer alloc_host(std::size_t bytes, const std::string& what) override {
+    if (bytes == 0) return {};
+    void* data = nullptr;
+    if (cudaMallocHost(&data, bytes) != cudaSuccess) {
+      cudaGetLastError();
+      throw_error(ExitCode::kMemory, "out of memory: {} needs {} bytes of pinned host memory", what,
+                  bytes);
+    }
+    return {this, data, bytes, MemorySpace::kHost};
+  }
+
+  std::unique_ptr<Stream> make_stream(const std::string& name, int priority) override {
+    return std::make_unique<CudaLane>(name, priority, sm_budget_, poison_);
+  }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(origin_); }
+
+  void copy(Stream& stream, void* to, const void* from, std::size_t bytes) override {
+    if (bytes == 0) return;
+    TANDEM_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, handle(stream)));
+  }
+  void fill(Stream& stream, void* to, unsigned char byte, std::size_t bytes) override {
+    if (bytes == 0) return;
+    TANDEM_CUDA_CHECK(cudaMemsetAsync(to, byte, bytes, handle(stream)));
+  }
+  void host_wait(const Event& event) override {
+    // hazard: the stream's work before the event and the host's reads after host_wait
+    TANDEM_CUDA_CHECK(cudaEventSynchronize(cuda_event(event).handle()));
+    if (const auto error = poison_->get()) std::rethrow_exception(error);
+  }
+  [[nodiscard]] double now_us() const override {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin_)
+        .count();
+  }
+  [[nodiscard]] MemoryStats memory() const override {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
+ private:
+  static cudaStream_t handle(Stream& stream) {
+    auto* cuda = dynamic_cast<CudaStream*>(&stream);
+    TANDEM_CHECK(cuda != nullptr, "stream {} is not a CUDA stream", stream.name());
+    return cuda->handle();
+  }
+  void release(void* data, std::size_t bytes, MemorySpace space) noexcept override {
+    if (space == MemorySpace::kHost) {
+      cudaFreeHost(data);
+      return;
+    }
+    cudaFree(data);
+    const std::lock_guard lock(mutex_);
+    stats_.used -= bytes;
+  }
+
+  cudaDeviceProp properties_{};
+  int sm_budget_ = 0;
+  cudaEvent_t origin_ = nullptr;
+  std::chrono::steady_clock::time_point begin_;
+  const std::shared_ptr<Poison> poison_;
+  mutable std::mutex mutex_;
+  MemoryStats stats_;  // guarded by mutex_
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
+  const int visible = visible_cuda_devices();
+  if (visible == 0)
+    throw_error(ExitCode::kUsage,
+                "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES, or set "
+                "train.device=cpu");
+  if (options.ordinal < 0 || options.ordinal >= visible)
+    throw_error(ExitCode::kUsage,
+                "GPU {} was asked for, but this process sees {}: start fewer "
+                "ranks on this host, or set CUDA_VISIBLE_DEVICES",
+                options.ordinal, visible);
+  return std::make_unique<CudaDevice>(options);
+}
+
+int visible_cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+}  // namespace tandem
