@@ -1,0 +1,18 @@
+// The two implementations of causal attention on CUDA. Private.
+#pragma once
+
+#include "tandem/device/cuda_stream.h"
+#include "tandem/ops/ops.h"
+
+namespace tandem::cuda {
+
+// Own kernels: any shape with head_dim <= 256, both dtypes, deterministic, not fast.
+void plain_attention(const ops::AttentionFwd& op, CudaStream& stream);
+void plain_attention(const ops::AttentionBwd& op, CudaStream& stream);
+
+// cuDNN's engines for bf16. False where cuDNN is missing or refuses the shape; nothing was enqueued
+// then. The backward pass adds d_q with atomics: its last bits vary from run to run.
+bool cudnn_attention(const ops::AttentionFwd& op, CudaStream& stream);
+bool cudnn_attention(const ops::AttentionBwd& op, CudaStream& stream);
+
+}  // namespace tandem::cuda

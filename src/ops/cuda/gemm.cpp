@@ -1,0 +1,73 @@
+// Dense products on cuBLAS, fp32 accumulation, no TF32.
+#include <cublas_v2.h>
+
+#include "../../device/cuda/check.h"
+#include "tandem/base/error.h"
+#include "tandem/ops/cuda.h"
+
+namespace tandem::cuda {
+namespace {
+
+void check(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  throw_error(ExitCode::kInternal, "{} failed: {}", call, cublasGetStatusString(status));
+}
+
+// The cuBLAS handle of one stream, with a workspace of its own: which kernels run, and so the
+// bits, do not depend on other streams.
+class Blas {
+ public:
+  explicit Blas(CudaStream& stream) {
+    check(cublasCreate(&handle_), "cublasCreate");
+    check(cublasSetStream(handle_, stream.handle()), "cublasSetStream");
+    TANDEM_CUDA_CHECK(cudaMalloc(&workspace_, kWorkspaceBytes));
+    check(cublasSetWorkspace(handle_, workspace_, kWorkspaceBytes), "cublasSetWorkspace");
+  }
+  ~Blas() {
+    cublasDestroy(handle_);
+    cudaFree(workspace_);
+  }
+  Blas(const Blas&) = delete;
+  Blas& operator=(const Blas&) = delete;
+  [[nodiscard]] cublasHandle_t handle() const { return handle_; }
+
+ private:
+  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;   // what Hopper asks for
+  cublasHandle_t handle_ = nullptr;
+  void* workspace_ = nullptr;
+};
+
+cudaDataType_t type_of(DType dtype) {
+  if (dtype == DType::kF32) return CUDA_R_32F;
+  if (dtype == DType::kBF16) return CUDA_R_16BF;
+  throw_error(ExitCode::kInternal, "gemm: no CUDA kernel for {}", name_of(dtype));
+}
+
+}  // namespace
+
+// cuBLAS is column-major: a row-major c = op(a) op(b) is its c^T = op(b)^T op(a)^T.
+void run(const ops::Gemm& op, CudaStream& stream) {
+  const std::int64_t m = op.c.rows, n = op.c.cols;
+  const std::int64_t k = op.trans_a ? op.a.rows : op.a.cols;
+  TANDEM_CHECK((op.trans_a ? op.a.cols : op.a.rows) == m, "gemm: rows of a");
+  TANDEM_CHECK((op.trans_b ? op.b.rows : op.b.cols) == n, "gemm: columns of b");
+  TANDEM_CHECK((op.trans_b ? op.b.cols : op.b.rows) == k, "gemm: inner dimension of b");
+  if (m == 0 || n == 0) return;
+  if (k == 0) {
+    if (!op.accumulate)
+      TANDEM_CUDA_CHECK(cudaMemsetAsync(op.c.data, 0, op.c.bytes(), stream.handle()));
+    return;
+  }
+  const float alpha = 1.0F, beta = op.accumulate ? 1.0F : 0.0F;
+  check(cublasGemmEx(stream.local<Blas>().handle(), op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                     op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, static_cast<int>(n),
+                     static_cast<int>(m), static_cast<int>(k), &alpha, op.b.data,
+                     type_of(op.b.dtype), static_cast<int>(op.b.cols), op.a.data,
+                     type_of(op.a.dtype), static_cast<int>(op.a.cols), &beta, op.c.data,
+                     type_of(op.c.dtype), static_cast<int>(n), CUBLAS_COMPUTE_32F,
+                     CUBLAS_GEMM_DEFAULT),
+        "cublasGemmEx");
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,89 @@
+// What every kernel uses: element conversion, 16-byte packs, reductions in a fixed order.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "../../device/cuda/check.h"
+#include "tandem/base/dtype.h"
+#include "tandem/base/error.h"
+#include "tandem/device/cuda_stream.h"
+
+namespace tandem::cuda {
+
+using bf16 = __nv_bfloat16;
+
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(bf16 x) { return __bfloat162float(x); }
+
+template <class T>
+__device__ __forceinline__ T from_float(float x) {
+  if constexpr (sizeof(T) == 2) {
+    return __float2bfloat16_rn(x);
+  } else {
+    return x;
+  }
+}
+
+// N neighbouring elements, moved in one access.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T v[N];
+};
+
+template <class T>
+inline constexpr int kPack = 16 / sizeof(T);
+
+inline constexpr unsigned kFullWarp = 0xFFFFFFFFU;
+inline constexpr int kWarp = 32;
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int d = kWarp / 2; d > 0; d /= 2) x += __shfl_xor_sync(kFullWarp, x, d);
+  return x;
+}
+
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int d = kWarp / 2; d > 0; d /= 2) x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, d));
+  return x;
+}
+
+// Sum over the block, on every thread. The order depends on the block size alone.
+template <int Threads>
+__device__ __forceinline__ float block_sum(float x) {
+  __shared__ float parts[Threads / kWarp];
+  x = warp_sum(x);
+  __syncthreads();   // hazard: reads of the last call's parts before this call writes them
+  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = x;
+  __syncthreads();   // hazard: all parts written before any thread reads them
+  float sum = 0.0F;
+#pragma unroll
+  for (int i = 0; i < Threads / kWarp; ++i) sum += parts[i];
+  return sum;
+}
+
+// body.template operator()<T>() with the storage type of `dtype`.
+template <class Body>
+void with_storage(DType dtype, const char* what, const Body& body) {
+  if (dtype == DType::kF32) return body.template operator()<float>();
+  if (dtype == DType::kBF16) return body.template operator()<bf16>();
+  throw_error(ExitCode::kInternal, "{}: no CUDA kernel for {}", what, name_of(dtype));
+}
+
+// body.template operator()<N>(): N elements of T per access if rows of `cols` elements and all
+// pointers allow it, else 1.
+template <class T, class Body, class... Pointers>
+void with_pack(std::int64_t cols, const Body& body, Pointers... pointers) {
+  const bool aligned = ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+  if (aligned && cols % kPack<T> == 0) return body.template operator()<kPack<T>>();
+  return body.template operator()<1>();
+}
+
+inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
+  return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+
+}  // namespace tandem::cuda
