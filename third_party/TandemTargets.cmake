@@ -21,7 +21,7 @@ target_compile_options(tandem_flags INTERFACE
   "$<$<AND:${cxx},$<CXX_COMPILER_ID:Clang>>:-Wno-overloaded-shift-op-parentheses>"
   "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall;-Werror=all-warnings>")
 # nvcc cannot evaluate fmt's compile-time check of format strings; C++ sources keep it.
-target_compile_definitions(tandem_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=>")
+target_compile_definitions(tandem_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=;FMT_USE_CONSTEXPR=1>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 warns of overlapping copies inside std::string that cannot happen (GCC bug 105651).
   target_compile_options(tandem_flags INTERFACE "$<${cxx}:-Wno-restrict>")
