@@ -49,7 +49,7 @@ void reduce_in_order(const std::vector<const float*>& inputs, float* out, std::i
 
 }  // namespace
 
-std::byte* Scratch::at_least(std::size_t bytes) {
+std::byte* RoundMemory::at_least(std::size_t bytes) {
   if (bytes > capacity_) {
     data_.reset();
     data_ = std::make_unique_for_overwrite<std::byte[]>(bytes);

@@ -14,7 +14,7 @@
 namespace tandem {
 
 // Grow-only bytes, so that a steady state allocates nothing.
-class Scratch {
+class RoundMemory {
  public:
   std::byte* at_least(std::size_t bytes);
 
@@ -48,7 +48,7 @@ class Collectives {
   void all_reduce_small(float* inout, std::int64_t count, ReduceOp op);
 
   std::unique_ptr<Transport> transport_;
-  Scratch scratch_;
+  RoundMemory scratch_;
 };
 
 }  // namespace tandem

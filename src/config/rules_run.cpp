@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -66,7 +67,7 @@ void check_training(const RunConfig& config, Violations& out) {
     out.add(
         "optimizer.decay_steps", o.decay_steps,
         fmt::format("with warmup_steps = {} more than train.steps = {}", o.warmup_steps, t.steps),
-        fmt::format("give at most {}", t.steps - o.warmup_steps));
+        fmt::format("give at most {}", std::max(0, t.steps - o.warmup_steps)));
 }
 
 void check_files(const RunConfig& config, Violations& out) {

@@ -29,7 +29,7 @@ std::vector<Step> steps_of(const std::vector<Task>& tasks) {
   return steps;
 }
 
-// nullopt-like marker of a direction that has no layer in this row of layers.
+// Stands for the layer of a direction that has none left.
 constexpr int kNoLayer = -2;
 
 class Expander {
@@ -97,20 +97,20 @@ class Expander {
     if (bwd != nullptr && builder_.plan(*bwd).has_head)
       run(*bwd, NodeKind::kHead, Phase::kBwdInput, builder_.plan(*bwd).layer_end);
     layers(fwd, bwd);
-    if (held_weight_) run(*bwd, NodeKind::kAttention, Phase::kBwdWeight, held_layer_);
-    held_weight_ = false;
     if (fwd != nullptr && builder_.plan(*fwd).has_head)
       run(*fwd, NodeKind::kHead, Phase::kFwd, builder_.plan(*fwd).layer_end);
     if (bwd != nullptr) finish_backward(*bwd);
   }
 
-  // Forward layers upwards beside backward layers downwards. Surplus backward layers run alone
-  // before surplus forward layers can exist, since only one direction has a surplus. Position
-  // `layers` of the forward direction holds what the last layer left over.
+  // Forward layers upwards beside backward layers downwards; what one of them has more runs alone.
+  // Position layer_end of the forward direction holds what the last layer left over.
   void layers(const Task* fwd, const Task* bwd) {
     const int fwd_layers = fwd == nullptr ? -1 : builder_.plan(*fwd).layers();
     const int bwd_layers = bwd == nullptr ? 0 : builder_.plan(*bwd).layers();
     if (bwd != nullptr && bwd_layers == 0) send(*bwd);
+    // Both directions are about to send: the last weight gradient hides both transfers.
+    hold_last_weight_ =
+        options_.delay_wgrad && bwd_layers > 0 && fwd_layers == bwd_layers && builder_.sends(*fwd);
     for (int i = 0; i <= fwd_layers || i < bwd_layers; ++i) {
       const int up = i <= fwd_layers ? builder_.plan(*fwd).layer_begin + i : kNoLayer;
       const int down = i < bwd_layers ? builder_.plan(*bwd).layer_end - 1 - i : kNoLayer;
@@ -118,9 +118,10 @@ class Expander {
         rows(kBackwardOrder, fwd, up, bwd, down);
       else
         rows(kPairOrder, fwd, up, bwd, down);
-      if (bwd != nullptr && i + 1 == bwd_layers) send(*bwd);
       if (i == fwd_layers) send(*fwd);
     }
+    if (hold_last_weight_)
+      run(*bwd, NodeKind::kAttention, Phase::kBwdWeight, builder_.plan(*bwd).layer_begin);
   }
 
   void rows(std::span<const LayerRow> table, const Task* fwd, int up, const Task* bwd, int down) {
@@ -146,27 +147,20 @@ class Expander {
     if (row.op == Op::kHostWait) {
       builder_.host_wait(task, layer);
     } else if (row.phase == Phase::kBwdWeight) {
-      if (options_.delay_wgrad) weight(task, kind, layer);
+      const bool last = kind == NodeKind::kAttention && layer == builder_.plan(task).layer_begin;
+      if (options_.delay_wgrad && !(last && hold_last_weight_))
+        run(task, kind, Phase::kBwdWeight, layer);
     } else {
       run(task, kind, row.phase, layer);
-      if (row.phase == Phase::kBwdInput && !options_.delay_wgrad && has_weight(kind))
-        run(task, kind, Phase::kBwdWeight, layer);
+      if (row.phase == Phase::kFwd) return;
+      if (!options_.delay_wgrad && has_weight(kind)) run(task, kind, Phase::kBwdWeight, layer);
+      // The chunk's d_x is complete: the weight gradient that is still to come hides its transfer.
+      if (kind == NodeKind::kAttention && layer == builder_.plan(task).layer_begin) send(task);
     }
   }
 
   static bool has_weight(NodeKind kind) {
     return kind == NodeKind::kAttention || kind == NodeKind::kExperts || kind == NodeKind::kMlp;
-  }
-
-  // The attention weight gradient of the chunk's first layer waits until the sends are enqueued:
-  // it hides them.
-  void weight(const Task& task, NodeKind kind, int layer) {
-    if (kind == NodeKind::kAttention && layer == builder_.plan(task).layer_begin) {
-      held_weight_ = true;
-      held_layer_ = layer;
-      return;
-    }
-    run(task, kind, Phase::kBwdWeight, layer);
   }
 
   void finish_backward(const Task& task) {
@@ -182,8 +176,7 @@ class Expander {
   std::vector<Step> steps_;
   std::array<Receives, 2> receives_;  // by direction
   std::vector<int> backwards_left_;   // by chunk
-  bool held_weight_ = false;
-  int held_layer_ = -1;
+  bool hold_last_weight_ = false;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/base/json.h"
 
 namespace tandem {
 namespace {
@@ -68,6 +69,31 @@ CheckpointPeers peers_of(World& world) {
           [&world](const std::string& mine) { return world.gather(mine); }};
 }
 
+// What the shapes of tensors do not reveal: layers left over, and another order of samples.
+void require_same_run(const std::string& path, const CheckpointInfo& info,
+                      const RunConfig& config) {
+  const std::string what = path + ", config";
+  const Json written = parse_json(info.config_json, what);
+  const Json& model = written.at("model", what);
+  const std::int64_t layers = model.at("layers", what).as_int("model.layers");
+  const bool tied = model.at("tied_embeddings", what).as_bool("model.tied_embeddings");
+  if (layers != config.model.layers || tied != config.model.tied_embeddings)
+    throw_error(ExitCode::kBadInput,
+                "{} was written for another model: model.layers = {}, model.tied_embeddings = {}",
+                path, layers, tied);
+  if (info.seed != config.train.seed)
+    throw_error(ExitCode::kUsage,
+                "{} was written with train.seed = {}, and {} would give other samples from here "
+                "on; set train.seed={}, or use another checkpoint.dir",
+                path, info.seed, config.train.seed, info.seed);
+  if (info.consumed_samples != info.step * config.train.global_batch)
+    throw_error(ExitCode::kUsage,
+                "{} has consumed {} samples in {} steps, which is not train.global_batch = {} a "
+                "step; set train.global_batch={}, or use another checkpoint.dir",
+                path, info.consumed_samples, info.step, config.train.global_batch,
+                info.consumed_samples / std::max<std::int64_t>(1, info.step));
+}
+
 // Rank 0's finding, told to all; a failure there is every rank's failure.
 std::string newest_checkpoint(World& world, const std::string& dir, Log& log) {
   std::string message = "none";
@@ -90,15 +116,16 @@ std::string newest_checkpoint(World& world, const std::string& dir, Log& log) {
 }  // namespace
 
 void save_state(World& world, Device& device, Stream& stream, const Params& params,
-                const Optimizer& optimizer, const RunConfig& config, const CheckpointInfo& info) {
+                const Optimizer& optimizer, const RunConfig& config, const CheckpointInfo& info,
+                const SaveHook& hook) {
   HostState state = make_host_state(params, optimizer);
   for_each_part(optimizer, state, [&](const View& view, std::vector<float>& host) {
     device.copy(stream, host.data(), view.data, view.bytes());
   });
   // hazard: the copies to the host before the file is written from them
   stream.sync();
-  save_checkpoint(config.checkpoint.dir, info, state.owned, config.checkpoint.keep,
-                  peers_of(world));
+  save_checkpoint(config.checkpoint.dir, info, state.owned, config.checkpoint.keep, peers_of(world),
+                  hook);
 }
 
 std::optional<CheckpointInfo> load_state(World& world, Device& device, Stream& stream,
@@ -108,6 +135,7 @@ std::optional<CheckpointInfo> load_state(World& world, Device& device, Stream& s
   if (path.empty()) return std::nullopt;
   HostState state = make_host_state(params, optimizer);
   CheckpointInfo info = load_checkpoint(path, state.all);
+  require_same_run(path, info, config);
   for_each_part(optimizer, state, [&](const View& view, std::vector<float>& host) {
     device.copy(stream, view.data, host.data(), view.bytes());
   });

@@ -41,10 +41,11 @@ std::vector<TraceSpan> to_spans(const std::vector<TimedInstr>& timed, const Prog
 
 class Trainer {
  public:
-  Trainer(World& world, const RunConfig& config, Log& log)
+  Trainer(World& world, const RunConfig& config, Log& log, const TrainHooks& hooks)
       : world_(world),
         config_(config),
         log_(log),
+        hooks_(hooks),
         engine_(world, config, log),
         flops_per_step_(flops_per_token(config) * config.train.global_batch * config.train.seq_len),
         watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {
@@ -83,6 +84,7 @@ class Trainer {
   World& world_;
   const RunConfig& config_;
   Log& log_;
+  const TrainHooks& hooks_;
   Engine engine_;
   const double flops_per_step_;
   std::vector<std::unique_ptr<MetricSink>> sinks_;
@@ -101,8 +103,10 @@ void Trainer::fail(ExitCode code, const char* what) {
 
 std::int64_t Trainer::resume() {
   if (config_.checkpoint.dir.empty() || !config_.checkpoint.resume) return 0;
+  watchdog_.pause();
   const auto info = load_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp),
                                engine_.params, engine_.optimizer, config_, log_);
+  watchdog_.resume();
   if (!info) return 0;
   if (world_.rank() == 0)
     log_.info("resume   step {}, {} samples consumed, from {}", info->step, info->consumed_samples,
@@ -116,7 +120,8 @@ void Trainer::save(std::int64_t done) {
   const auto begin = Clock::now();
   save_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp), engine_.params,
              engine_.optimizer, config_,
-             {done, done * config_.train.global_batch, config_.train.seed, to_json(config_)});
+             {done, done * config_.train.global_batch, config_.train.seed, to_json(config_)},
+             hooks_.on_save);
   watchdog_.resume();
   saved_step_ = done;
   if (world_.rank() == 0)
@@ -193,6 +198,7 @@ TrainResult Trainer::steps() {
     if (done == first) result_.first_loss = report.loss;
     result_.last_loss = report.loss;
     ++done;
+    if (world_.rank() == 0 && hooks_.on_step) hooks_.on_step(report);
     if (world_.rank() == 0 && (done % config_.logging.every == 0 || done == config_.train.steps)) {
       log_.info("{}", progress_line(report, config_));
       for (auto& sink : sinks_) sink->write(done, metrics_of(report));
@@ -213,8 +219,8 @@ TrainResult Trainer::steps() {
 
 }  // namespace
 
-TrainResult train_rank(World& world, const RunConfig& config, Log& log) {
-  return Trainer(world, config, log).run();
+TrainResult train_rank(World& world, const RunConfig& config, Log& log, const TrainHooks& hooks) {
+  return Trainer(world, config, log, hooks).run();
 }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 // ranks_mpi abort | throw | stuck.
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -41,6 +42,7 @@ void run_cases(World& world) {
 void end_badly(World& world, const std::string& mode) {
   Lane lane;
   const auto comm = world.make_comm(everyone(world), "p2p");
+  const auto more = world.make_comm(everyone(world), "more");
   std::vector<float> data(10);
   abort_on_error(world, [&] {
     if (world.rank() != 1) {
@@ -48,6 +50,11 @@ void end_badly(World& world, const std::string& mode) {
     } else if (mode == "throw") {
       throw_error(ExitCode::kMemory, "no room for the experts of layer 3");
     } else if (mode == "abort") {
+      // Lanes of this rank that wait long are released as well, or the rank could not end.
+      Lane other("other");
+      comm->recv(*lane.stream, {data.data(), DType::kF32, 5, 1}, 0);
+      more->recv(*other.stream, {data.data() + 5, DType::kF32, 5, 1}, 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
       world.abort(ExitCode::kTraining, "the loss of step 7 is not finite");
     } else {  // stuck: aborted, as by a watchdog, while the host thread never looks again
       world.abort(ExitCode::kComm, "rank 0 has not answered for 30 s");

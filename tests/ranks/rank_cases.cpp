@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "tandem/base/rng.h"
 
@@ -174,6 +176,32 @@ std::uint64_t pair_case(World& world) {
   return 0;
 }
 
+// Many lanes of a rank wait for long, and what they wait for comes in another order than they began
+// to wait in; whichever of them watches for the others must not leave one behind.
+std::uint64_t long_wait_case(World& world) {
+  constexpr std::size_t kLanes = 4;
+  std::vector<std::unique_ptr<Comm>> comms;
+  std::vector<std::unique_ptr<Lane>> lanes;
+  for (std::size_t l = 0; l < kLanes; ++l) {
+    lanes.push_back(std::make_unique<Lane>(fmt::format("lane{}", l)));
+    comms.push_back(world.make_comm(everyone(world), fmt::format("comm{}", l)));
+  }
+  std::vector<std::vector<float>> data(kLanes, std::vector<float>(10));
+  abort_on_error(world, [&] {
+    for (const std::size_t first : {0, 1, 3}) {
+      for (std::size_t i = 0; i < kLanes; ++i) {
+        const std::size_t l = (first + i) % kLanes;
+        if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        comms[l]->all_gather(*lanes[l]->stream, view(data[l]).slice(world.rank(), 1),
+                             view(data[l]).slice(0, world.size()));
+        if (world.rank() == 0) lanes[l]->stream->sync();
+      }
+      for (const auto& lane : lanes) lane->stream->sync();
+    }
+  });
+  return 0;
+}
+
 std::uint64_t mismatch_case(World& world) {
   const auto comm = world.make_comm(everyone(world), "mismatch");
   std::vector<float> data(16);
@@ -207,6 +235,7 @@ std::vector<RankCase> rank_cases() {
           {"concurrent communicators", 1, concurrent_case},
           {"send and recv around a ring", 2, ring_case},
           {"send and recv of a pair", 2, pair_case},
+          {"lanes that wait long", 2, long_wait_case},
           {"sizes that disagree", 2, mismatch_case}};
 }
 

@@ -105,11 +105,13 @@ struct Cast { View from, to; };             // between fp32 and bf16, round to n
 struct Sum { View in, out; };               // out[0] f32 += sum of in (f32), accumulated in double
 struct SquareSum { View in, out; };         // out[0] f32 = sum of in^2, accumulated in double
 
-// norm[0] = sqrt(square_sum[0]); scale[0] = min(1, clip / (norm + 1e-6)), 1 where clip is 0. f32 [1].
+// norm[0] = sqrt(square_sum[0]); scale[0] = min(1, clip / (norm + 1e-6)), 1 where clip is 0, NaN
+// where the norm is not finite. f32 [1].
 struct ClipScale { View square_sum, norm, scale; float clip; };
 
 // AdamW (Loshchilov & Hutter) on f32 slices of equal length n; grad is multiplied by grad_scale[0]
-// (f32, device) first. param (D) receives the rounded master. decay [n-independent]: a scalar.
+// (f32, device) first, and nothing changes if that is not finite. param (D) receives the rounded
+// master. Null grad_scale data: 1.
 struct AdamW {
   View master, m, v, grad, param, grad_scale;
   float lr, beta1, beta2, eps, weight_decay;

@@ -72,10 +72,11 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-// "RUN compute F c0 m1 l3 attention.fwd moe r:params.c0 r:x.c0.m1.l3@7 w:h.c0.m1.l3@9 ..."
-// "RECORD compute F", "WAIT ep F:compute" (lane ep waits for event (F, compute)), ...
-// docs/SCHEDULE.md has the grammar. from_text(to_text(p)) == p; from_text throws
-// Error(kBadInput) naming the line.
+// "RUN compute F c0 m1 l3 attention.fwd moe r:params.c0@2 r:x.c0.m1.l3@7 w:h.c0.m1.l3@9 ..."
+// "RECORD compute F:compute", "WAIT ep F:compute" (lane ep waits for event (F, compute)), ...
+// docs/SCHEDULE.md has the grammar. from_text(to_text(p)) == p for every program whose slots are
+// numbered by first mention, as expand numbers them; from_text throws Error(kBadInput) naming the
+// line.
 std::string to_text(const Program& program);
 std::string to_text(const Program& program, const Instr& instr);
 Program from_text(std::string_view text);

@@ -15,10 +15,12 @@ namespace tandem {
 
 // Saves this rank's optimizer shards. Collective, blocking. `stream` is idle.
 void save_state(World& world, Device& device, Stream& stream, const Params& params,
-                const Optimizer& optimizer, const RunConfig& config, const CheckpointInfo& info);
+                const Optimizer& optimizer, const RunConfig& config, const CheckpointInfo& info,
+                const SaveHook& hook = {});
 
 // Finds the newest complete checkpoint (rank 0 looks and verifies, the others are told), loads this
-// rank's shards and publishes the parameters. nullopt: there is none. Collective, blocking.
+// rank's shards and publishes the parameters. nullopt: there is none. Collective, blocking. Throws
+// Error(kBadInput) for another model, Error(kUsage) for another train.seed or train.global_batch.
 std::optional<CheckpointInfo> load_state(World& world, Device& device, Stream& stream,
                                          const Params& params, Optimizer& optimizer,
                                          const RunConfig& config, Log& log);

@@ -1,11 +1,13 @@
 // Trainer: one rank's run from first step to last.
 #pragma once
 
-#include <memory>
+#include <functional>
 
 #include "tandem/base/log.h"
+#include "tandem/ckpt/checkpoint.h"
 #include "tandem/comm/world.h"
 #include "tandem/config/config.h"
+#include "tandem/train/step_report.h"
 
 namespace tandem {
 
@@ -17,8 +19,15 @@ struct TrainResult {
   bool stopped_by_signal = false;
 };
 
+// What a caller may watch. Called by the rank's own thread; an exception ends the run.
+struct TrainHooks {
+  std::function<void(const StepReport&)> on_step;  // rank 0, after every step
+  SaveHook on_save;                                // every rank, at the stages of a checkpoint
+};
+
 // Trains on one rank of `world`. `config` is resolved for world.size(). Blocking, collective.
 // On an error: logs it with where every lane stands, aborts the world, drains, and throws.
-TrainResult train_rank(World& world, const RunConfig& config, Log& log);
+TrainResult train_rank(World& world, const RunConfig& config, Log& log,
+                       const TrainHooks& hooks = {});
 
 }  // namespace tandem

@@ -20,7 +20,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // While paused (a checkpoint is being written) standing still is fine.
+  // While paused (a checkpoint is being written or read) standing still is fine.
   void pause();
   void resume();
 

@@ -4,28 +4,20 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <string>
 
 #include "../abort_state.h"
+#include "poller.h"
 
 namespace tandem::mpi {
 
 struct Job {
   AbortState abort;
+  Poller poller{abort};
   std::atomic<bool> finalized{false};
 };
 
 // Throws Error(kComm) with MPI's own text: check(MPI_Isend(...), "MPI_Isend on ep").
 void check(int code, const std::string& what);
-
-// Growing pauses for polling loops: a few looks, a few yields, then sleeps of an eighth of the time
-// waited so far, at most kLongestSleep. So ranks that wait leave the cores to ranks that compute.
-class Pause {
- public:
-  void operator()();
-
- private:
-  int looks_ = 0;
-  double waited_us_ = 0;
-};
 
 }  // namespace tandem::mpi

@@ -22,7 +22,8 @@ MpiTransport::~MpiTransport() {
 
 void MpiTransport::exchange(std::span<const Outgoing> sends, std::span<const Incoming> recvs) {
   job_->abort.check();
-  requests_.clear();
+  batch_.requests.clear();
+  batch_.code = MPI_SUCCESS;
   expected_.clear();
   try {
     for (const Incoming& message : recvs) post_recv(message);
@@ -38,65 +39,54 @@ void MpiTransport::exchange(std::span<const Outgoing> sends, std::span<const Inc
 void MpiTransport::post_recv(const Incoming& message) {
   for_each_part(message.bytes, kLargestPart, [&](std::size_t offset, std::size_t bytes) {
     expected_.push_back(static_cast<int>(bytes));
-    requests_.push_back(MPI_REQUEST_NULL);
+    batch_.requests.push_back(MPI_REQUEST_NULL);
     check(MPI_Irecv(message.data + offset, static_cast<int>(bytes), MPI_BYTE, message.peer, kTag,
-                    comm_, &requests_.back()),
+                    comm_, &batch_.requests.back()),
           "MPI_Irecv");
   });
 }
 
 void MpiTransport::post_send(const Outgoing& message) {
   for_each_part(message.bytes, kLargestPart, [&](std::size_t offset, std::size_t bytes) {
-    requests_.push_back(MPI_REQUEST_NULL);
+    batch_.requests.push_back(MPI_REQUEST_NULL);
     check(MPI_Isend(message.data + offset, static_cast<int>(bytes), MPI_BYTE, message.peer, kTag,
-                    comm_, &requests_.back()),
+                    comm_, &batch_.requests.back()),
           "MPI_Isend");
   });
 }
 
 void MpiTransport::finish() {
-  if (requests_.empty()) return;
-  statuses_.resize(requests_.size());
-  Pause pause;
-  for (;;) {
-    int done = 0;
-    // hazard: the library's reads and writes of the messages before the caller uses their memory
-    const int code =
-        MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
-    if (code == MPI_ERR_IN_STATUS) {
-      for (const MPI_Status& status : statuses_) {
-        if (status.MPI_ERROR != MPI_ERR_PENDING) check(status.MPI_ERROR, "a message");
-      }
+  job_->poller.wait(batch_);
+  if (batch_.code == MPI_ERR_IN_STATUS) {
+    for (const MPI_Status& status : batch_.statuses) {
+      if (status.MPI_ERROR != MPI_ERR_PENDING) check(status.MPI_ERROR, "a message");
     }
-    check(code, "MPI_Testall");
-    if (done != 0) return;
-    job_->abort.check();
-    pause();
   }
+  check(batch_.code, "MPI_Testall");
 }
 
 void MpiTransport::check_sizes() const {
   for (std::size_t i = 0; i < expected_.size(); ++i) {
     int bytes = 0;
-    check(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "MPI_Get_count");
+    check(MPI_Get_count(&batch_.statuses[i], MPI_BYTE, &bytes), "MPI_Get_count");
     if (bytes == expected_[i]) continue;
     throw_error(
         ExitCode::kComm,
         "member {} expected {} bytes from member {} and was sent {}: the two sides disagree "
         "on the message",
-        rank_, expected_[i], statuses_[i].MPI_SOURCE, bytes);
+        rank_, expected_[i], batch_.statuses[i].MPI_SOURCE, bytes);
   }
 }
 
 // After an error the process is on its way to MPI_Abort. Receives are called back so that nothing
 // arrives in memory that is being freed; sends cannot be, and only read it.
 void MpiTransport::drop_requests() noexcept {
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] == MPI_REQUEST_NULL) continue;
-    if (i < expected_.size()) MPI_Cancel(&requests_[i]);
-    MPI_Request_free(&requests_[i]);
+  for (std::size_t i = 0; i < batch_.requests.size(); ++i) {
+    if (batch_.requests[i] == MPI_REQUEST_NULL) continue;
+    if (i < expected_.size()) MPI_Cancel(&batch_.requests[i]);
+    MPI_Request_free(&batch_.requests[i]);
   }
-  requests_.clear();
+  batch_.requests.clear();
 }
 
 }  // namespace tandem::mpi

@@ -32,9 +32,8 @@ class MpiTransport : public Transport {
   MPI_Comm comm_;
   int rank_ = 0, size_ = 1;
   // The exchange in progress; members only to keep their memory.
-  std::vector<MPI_Request> requests_;
-  std::vector<MPI_Status> statuses_;
-  std::vector<int> expected_;  // bytes per receive request, which come first in requests_
+  Batch batch_;
+  std::vector<int> expected_;  // bytes per receive request, which come first in batch_
 };
 
 }  // namespace tandem::mpi

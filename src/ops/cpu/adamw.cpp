@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "simd.h"
 #include "split.h"
 #include "tandem/ops/cpu.h"
@@ -55,6 +57,7 @@ void run(const ops::AdamW& op, Workers& workers) {
     TANDEM_CHECK(view->dtype == DType::kF32, "adamw: state and gradient are fp32");
   TANDEM_CHECK(op.step >= 1, "adamw: steps count from 1");
   const Step step(op);
+  if (!std::isfinite(step.scale)) return;
   with_element(op.param, "adamw: param", [&]<class T>(Tag<T>) {
     for_blocks(workers, n,
                [&](std::int64_t begin, std::int64_t end) { update<T>(op, step, begin, end); });

@@ -47,12 +47,26 @@ std::int64_t check_shapes(const Op& op) {
   return op.qkv.rows / s.seq_len;
 }
 
-// Row i of a block of scores becomes e^(score - max) with zeros behind the diagonal. Returns the
-// sum and sets lse.
+// Rows of scores lie whole vectors apart, so that loops over them have no tails.
+std::int64_t whole_vectors(std::int64_t n) {
+  return (n + kLanes - 1) / kLanes * kLanes;
+}
+
+// Hides the scores behind the diagonal up to the next whole vector, whose end it returns: they
+// will become e^-inf = 0. What lies beyond becomes 0 at once.
+std::int64_t mask_row(float* score, std::int64_t visible, std::int64_t width) {
+  const std::int64_t end = whole_vectors(visible);
+  std::fill(score + visible, score + end, -std::numeric_limits<float>::infinity());
+  std::fill(score + end, score + width, 0.0F);
+  return end;
+}
+
+// A row of scores becomes e^(score - max) with zeros behind the diagonal. Returns the sum and sets
+// lse.
 float softmax_row(float* score, std::int64_t visible, std::int64_t width, float& lse) {
-  const float largest = max_of(score, visible);
-  const float total = exp_of(score, largest, score, visible);
-  std::fill(score + visible, score + width, 0.0F);
+  const std::int64_t n = mask_row(score, visible, width);
+  const float largest = max_of(score, n);
+  const float total = exp_of(score, largest, score, n);
   lse = largest + std::log(total);
   return total;
 }
@@ -64,22 +78,23 @@ void scale_row(float* x, float factor, std::int64_t n) {
 
 void head_forward(const ops::AttentionFwd& op, const Head& head) {
   const std::int64_t seq = op.shape.seq_len, dim = op.shape.head_dim;
-  float* scores = scratch<Scores>(kBlock * seq);
+  float* scores = scratch<Scores>(kBlock * whole_vectors(seq));
   float* spare = scratch<HeadCopies>(2 * seq * dim + 2 * kBlock * dim);
   const Panel k = read_panel(op.qkv, head.k(), spare);
   const Panel v = read_panel(op.qkv, head.v(), spare + seq * dim);
   float* q_spare = spare + 2 * seq * dim;
   for (std::int64_t first = 0; first < seq; first += kBlock) {
     const std::int64_t end = std::min(seq, first + kBlock), rows = end - first;
+    const Panel p{scores, whole_vectors(end)};
     const Rect rect = head.q(first, end);
     const Panel q = read_panel(op.qkv, rect, q_spare);
     const Panel out = write_panel(op.out, rect, q_spare + kBlock * dim);
-    sgemm(false, true, rows, end, dim, scale_of(op.shape), q, k, false, {scores, end});
+    sgemm(false, true, rows, end, dim, scale_of(op.shape), q, k, false, p);
     float total[kBlock];
     for (std::int64_t i = 0; i < rows; ++i)
-      total[i] = softmax_row(scores + i * end, first + i + 1, end,
+      total[i] = softmax_row(p.data + i * p.stride, first + i + 1, p.stride,
                              op.lse.as<float>()[(rect.row + i) * op.shape.heads + head.head]);
-    sgemm(false, false, rows, dim, end, 1, {scores, end}, v, false, out);
+    sgemm(false, false, rows, dim, end, 1, p, v, false, out);
     for (std::int64_t i = 0; i < rows; ++i)
       scale_row(out.data + i * out.stride, 1.0F / total[i], dim);
     finish_panel(op.out, rect, out);
@@ -97,13 +112,13 @@ float dot(const float* a, const float* b, std::int64_t n) {
 // the diagonal.
 void backward_row(float* score, float* d_p, float lse, float delta, std::int64_t visible,
                   std::int64_t width) {
-  for_lanes(visible, [&](std::int64_t j, auto lanes) {
+  const std::int64_t n = mask_row(score, visible, width);
+  std::fill(d_p + visible, d_p + width, 0.0F);
+  for_lanes(n, [&](std::int64_t j, auto lanes) {
     const Vec p = exp(load(score + j, lanes) - lse);
     store(d_p + j, p * (load(d_p + j, lanes) - delta), lanes);
     store(score + j, p, lanes);
   });
-  std::fill(score + visible, score + width, 0.0F);
-  std::fill(d_p + visible, d_p + width, 0.0F);
 }
 
 struct KeyPanels {
@@ -114,9 +129,10 @@ void block_backward(const ops::AttentionBwd& op, const Head& head, const KeyPane
                     std::int64_t first, float* spare) {
   const std::int64_t seq = op.shape.seq_len, dim = op.shape.head_dim;
   const std::int64_t end = std::min(seq, first + kBlock), rows = end - first;
+  const std::int64_t stride = whole_vectors(end);
   const float scale = scale_of(op.shape);
-  float* scores = scratch<Scores>(2 * kBlock * seq);
-  const Panel p{scores, end}, d_s{scores + kBlock * seq, end};
+  float* scores = scratch<Scores>(2 * kBlock * stride);
+  const Panel p{scores, stride}, d_s{scores + kBlock * stride, stride};
   const Rect rect = head.q(first, end);
   const Panel q = read_panel(op.qkv, rect, spare);
   const Panel out = read_panel(op.out, rect, spare + kBlock * dim);
@@ -127,7 +143,7 @@ void block_backward(const ops::AttentionBwd& op, const Head& head, const KeyPane
   for (std::int64_t i = 0; i < rows; ++i) {
     const float delta = dot(out.data + i * out.stride, d_out.data + i * d_out.stride, dim);
     const float lse = op.lse.as<float>()[(rect.row + i) * op.shape.heads + head.head];
-    backward_row(p.data + i * end, d_s.data + i * end, lse, delta, first + i + 1, end);
+    backward_row(p.data + i * stride, d_s.data + i * stride, lse, delta, first + i + 1, stride);
   }
   sgemm(true, false, end, dim, rows, 1, p, d_out, true, keys.d_v);
   sgemm(true, false, end, dim, rows, scale, d_s, q, true, keys.d_k);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tandem/ops/cpu.h"
 
@@ -8,7 +9,8 @@ namespace tandem::cpu {
 void run(const ops::ClipScale& op, Workers&) {
   const float norm = std::sqrt(op.square_sum.as<float>()[0]);
   op.norm.as<float>()[0] = norm;
-  op.scale.as<float>()[0] = op.clip > 0.0F ? std::min(1.0F, op.clip / (norm + 1e-6F)) : 1.0F;
+  const float scale = op.clip > 0.0F ? std::min(1.0F, op.clip / (norm + 1e-6F)) : 1.0F;
+  op.scale.as<float>()[0] = std::isfinite(norm) ? scale : std::numeric_limits<float>::quiet_NaN();
 }
 
 }  // namespace tandem::cpu

@@ -96,13 +96,18 @@ void pack_plain(Panel b, std::int64_t depth, std::int64_t width, float* to, std:
   }
 }
 
-// The same of b [n, depth]: squares are transposed.
+// The same of b [n, depth]: squares are transposed, columns that b lacks are zeros.
 void pack_transposed(Panel b, std::int64_t depth, std::int64_t width, float* to,
                      std::int64_t to_step) {
-  const auto rows = static_cast<int>(std::min<std::int64_t>(width, kLanes));
   for_lanes(depth, [&](std::int64_t l, auto lanes) {
     Vec square[kLanes] = {};
-    for (int i = 0; i < rows; ++i) square[i] = load(b.data + i * b.stride + l, lanes);
+    const float* from = b.data + l;
+    if (width >= kLanes) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) square[i] = load(from + i * b.stride, lanes);
+    } else {
+      for (int i = 0; i < width; ++i) square[i] = load(from + i * b.stride, lanes);
+    }
     transpose(square);
     for (int i = 0; i < lanes; ++i) narrow(to + (l + i) * to_step, square[i]);
   });

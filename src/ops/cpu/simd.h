@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "element.h"
 
@@ -98,21 +99,32 @@ inline Vec max(Vec a, Vec b) {
   return a > b ? a : b;
 }
 
-// Sums of lanes in a fixed tree.
+namespace detail {
+
+// Lane i of the result is lane (i + Shift) % kLanes.
+template <int Shift, int... I>
+Vec rotate(Vec v, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(v, v, ((I + Shift) % kLanes)...);
+}
+
+// combine over all lanes, by halves: one fixed tree.
+template <class Combine>
+float fold(Vec v, Combine combine) {
+  constexpr auto kAll = std::make_integer_sequence<int, kLanes>{};
+  v = combine(v, rotate<8>(v, kAll));
+  v = combine(v, rotate<4>(v, kAll));
+  v = combine(v, rotate<2>(v, kAll));
+  return combine(v, rotate<1>(v, kAll))[0];
+}
+
+}  // namespace detail
+
 inline float sum(Vec v) {
-  float lane[kLanes];
-  std::memcpy(lane, &v, sizeof v);
-  for (int width = kLanes / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
-  return lane[0];
+  return detail::fold(v, [](Vec a, Vec b) { return a + b; });
 }
 
 inline float max(Vec v) {
-  float lane[kLanes];
-  std::memcpy(lane, &v, sizeof v);
-  for (int width = kLanes / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
-  return lane[0];
+  return detail::fold(v, [](Vec a, Vec b) { return max(a, b); });
 }
 
 // e^x within 2 ulp; below -87.3 (results near the smallest normal number) 0, NaN stays NaN.

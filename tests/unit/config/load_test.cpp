@@ -78,6 +78,52 @@ TEST_CASE("to_json is complete and reads back equal") {
   CHECK(parse_config(to_json(RunConfig{}), "t", {}) == RunConfig{});
 }
 
+TEST_CASE("every name means its own value, both ways") {
+  const auto means = [](const char* override_text, auto field, auto expected) {
+    INFO(override_text);
+    const RunConfig c = parse_config("{}", "t", {override_text});
+    CHECK(field(c) == expected);
+    const std::string text(override_text);
+    const std::size_t dot = text.find('.'), equals = text.find('=');
+    CHECK_THAT(to_json(c),
+               Contains(fmt::format("\"{}\": \"{}\"", text.substr(dot + 1, equals - dot - 1),
+                                    text.substr(equals + 1))));
+  };
+  const auto qk = [](const RunConfig& c) { return c.model.qk_norm; };
+  means("model.qk_norm=none", qk, QkNorm::kNone);
+  means("model.qk_norm=per_head", qk, QkNorm::kPerHead);
+  means("model.qk_norm=full", qk, QkNorm::kFull);
+  const auto aux = [](const RunConfig& c) { return c.model.aux_loss; };
+  means("model.aux_loss=per_layer", aux, AuxLossKind::kPerLayer);
+  means("model.aux_loss=pooled", aux, AuxLossKind::kPooled);
+  const auto spread = [](const RunConfig& c) { return c.parallel.spread; };
+  means("parallel.spread=exact", spread, LayerSpread::kExact);
+  means("parallel.spread=spread", spread, LayerSpread::kSpread);
+  const auto events = [](const RunConfig& c) { return c.overlap.events; };
+  means("overlap.events=per_direction", events, EventMode::kPerDirection);
+  means("overlap.events=shared", events, EventMode::kShared);
+  const auto device = [](const RunConfig& c) { return c.train.device; };
+  means("train.device=auto", device, DeviceChoice::kAuto);
+  means("train.device=cpu", device, DeviceChoice::kCpu);
+  means("train.device=cuda", device, DeviceChoice::kCuda);
+  const auto dtype = [](const RunConfig& c) { return c.train.dtype; };
+  means("train.dtype=fp32", dtype, DType::kF32);
+  means("train.dtype=bf16", dtype, DType::kBF16);
+  means("train.dtype=fp16", dtype, DType::kF16);
+  const auto kind = [](const RunConfig& c) { return c.data.kind; };
+  means("data.kind=text", kind, DataKind::kText);
+  means("data.kind=megatron", kind, DataKind::kMegatron);
+  means("data.kind=synthetic", kind, DataKind::kSynthetic);
+  const auto schedule = [](const RunConfig& c) { return c.optimizer.schedule; };
+  means("optimizer.schedule=constant", schedule, LrSchedule::kConstant);
+  means("optimizer.schedule=cosine", schedule, LrSchedule::kCosine);
+  means("optimizer.schedule=wsd", schedule, LrSchedule::kWsd);
+  const auto format = [](const RunConfig& c) { return c.logging.format; };
+  means("logging.format=text", format, LogFormat::kText);
+  means("logging.format=json", format, LogFormat::kJson);
+  means("logging.format=megatron", format, LogFormat::kMegatron);
+}
+
 TEST_CASE("a preset replaces defaults and yields to explicit keys") {
   const RunConfig file = parse_config(
       R"({"model": {"layers": 2, "preset": "mixtral-8x7b", "vocab": 100}})", "t", {"model.topk=3"});

@@ -209,19 +209,27 @@ TEST_CASE("megatron: samples follow the sample order through the documents") {
   }
 }
 
-TEST_CASE("megatron: several prefixes take turns") {
+TEST_CASE("megatron: several prefixes take turns, each in its own order") {
   const Scratch scratch;
-  for (std::int32_t f = 0; f < 3; ++f) {
-    write_token_file(scratch / std::to_string(f), {Tokens(50, f), Tokens(50, f)}, 256);
-  }
   RunConfig config = base_config(DataKind::kMegatron);
-  config.data.train = {scratch / "0", scratch / "1", scratch / "2"};
   config.data.split = std::string("1");
+  std::vector<BatchSources> alone;
+  for (std::int32_t f = 0; f < 3; ++f) {
+    Tokens document(80);
+    std::iota(document.begin(), document.end(), 80 * f);
+    write_token_file(scratch / std::to_string(f), {document}, 256);
+    config.data.train = {scratch / std::to_string(f)};
+    config.train.steps = 2;  // 8 samples: a third of 20, rounded up, and one to spare
+    alone.push_back(open_data(config));
+  }
+  config.data.train = {scratch / "0", scratch / "1", scratch / "2"};
+  config.train.steps = 5;
   const BatchSources sources = open_data(config);
   CHECK(sources.valid == nullptr);
-  CHECK(sources.train->num_tokens() == 300);
+  CHECK(sources.train->num_tokens() == 240);
   for (std::int64_t k = 0; k < 20; ++k) {
-    CHECK(window(*sources.train, k, 8) == Tokens(9, static_cast<std::int32_t>(k % 3)));
+    BatchSource& own = *alone[static_cast<std::size_t>(k % 3)].train;
+    CHECK(window(*sources.train, k, 8) == window(own, k / 3, 8));
   }
 }
 

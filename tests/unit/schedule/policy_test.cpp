@@ -1,7 +1,7 @@
 #include "tandem/schedule/policy.h"
 
-#include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <set>
@@ -65,19 +65,19 @@ TEST_CASE("interleaved order without overlap pairs nothing") {
 
 TEST_CASE("warm-up, steady pairs and peak match the published tables") {
   const Row rows[] = {
-      {{2, 2, 4, 2, false}, 0, 4, 4, 5},  {{2, 2, 4, 2, false}, 1, 2, 6, 3},
-      {{2, 2, 4, 2, true}, 0, 5, 3, 6},   {{2, 2, 4, 2, true}, 1, 3, 5, 4},
-      {{4, 2, 8, 4, true}, 0, 11, 5, 12}, {{4, 2, 8, 4, true}, 1, 9, 7, 10},
-      {{4, 2, 8, 4, true}, 2, 7, 9, 8},   {{4, 2, 8, 4, true}, 3, 5, 11, 6},
+      {{2, 2, 4, 2, false}, 0, 4, 4, 5},   {{2, 2, 4, 2, false}, 1, 2, 6, 3},
+      {{2, 2, 4, 2, true}, 0, 5, 3, 6},    {{2, 2, 4, 2, true}, 1, 3, 5, 4},
+      {{4, 2, 8, 4, true}, 0, 11, 5, 12},  {{4, 2, 8, 4, true}, 1, 9, 7, 10},
+      {{4, 2, 8, 4, true}, 2, 7, 9, 8},    {{4, 2, 8, 4, true}, 3, 5, 11, 6},
       {{4, 2, 8, 4, false}, 0, 10, 6, 11}, {{4, 2, 8, 4, false}, 1, 8, 8, 9},
-      {{4, 2, 8, 4, false}, 2, 6, 10, 7}, {{4, 2, 8, 4, false}, 3, 4, 12, 5},
-      {{2, 2, 5, 3, true}, 0, 6, 4, 7},   {{2, 2, 5, 3, true}, 1, 4, 6, 5},
-      {{2, 2, 2, 2, true}, 0, 4, 0, 4},   {{2, 2, 2, 2, true}, 1, 3, 1, 4},
-      {{4, 2, 4, 4, true}, 0, 8, 0, 8},   {{4, 2, 4, 4, true}, 1, 8, 0, 8},
-      {{4, 2, 4, 4, true}, 2, 7, 1, 8},   {{4, 2, 4, 4, true}, 3, 5, 3, 6},
-      {{4, 1, 8, 4, false}, 0, 3, 5, 4},  {{4, 1, 8, 4, false}, 3, 0, 8, 1},
-      {{4, 1, 8, 4, true}, 0, 7, 1, 8},   {{4, 1, 8, 4, true}, 3, 1, 7, 2},
-      {{4, 1, 2, 4, true}, 0, 2, 0, 2},   {{1, 1, 1, 1, true}, 0, 1, 0, 1},
+      {{4, 2, 8, 4, false}, 2, 6, 10, 7},  {{4, 2, 8, 4, false}, 3, 4, 12, 5},
+      {{2, 2, 5, 3, true}, 0, 6, 4, 7},    {{2, 2, 5, 3, true}, 1, 4, 6, 5},
+      {{2, 2, 2, 2, true}, 0, 4, 0, 4},    {{2, 2, 2, 2, true}, 1, 3, 1, 4},
+      {{4, 2, 4, 4, true}, 0, 8, 0, 8},    {{4, 2, 4, 4, true}, 1, 8, 0, 8},
+      {{4, 2, 4, 4, true}, 2, 7, 1, 8},    {{4, 2, 4, 4, true}, 3, 5, 3, 6},
+      {{4, 1, 8, 4, false}, 0, 3, 5, 4},   {{4, 1, 8, 4, false}, 3, 0, 8, 1},
+      {{4, 1, 8, 4, true}, 0, 7, 1, 8},    {{4, 1, 8, 4, true}, 3, 1, 7, 2},
+      {{4, 1, 2, 4, true}, 0, 2, 0, 2},    {{1, 1, 1, 1, true}, 0, 1, 0, 1},
   };
   for (const Row& row : rows) {
     CAPTURE(row.shape.pp, row.shape.vpp, row.shape.microbatches, row.shape.overlap, row.stage);
@@ -86,8 +86,8 @@ TEST_CASE("warm-up, steady pairs and peak match the published tables") {
     CHECK(peak_live_chunks(row.shape, row.stage) == row.peak);
     CHECK(walked_peak(order) == row.peak);
     CHECK(count_pairs(order) == (row.shape.overlap ? row.pairs : 0));
-    const auto first_bwd = std::find_if(order.begin(), order.end(),
-                                        [](const Task& t) { return t.dir == Dir::kBwd; });
+    const auto first_bwd =
+        std::find_if(order.begin(), order.end(), [](const Task& t) { return t.dir == Dir::kBwd; });
     const int before = row.pairs > 0 ? row.warmup + 1 : row.warmup;
     CHECK(first_bwd - order.begin() == before);
   }
