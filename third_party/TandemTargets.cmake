@@ -57,6 +57,9 @@ function(tandem_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  catch_discover_tests(${name} TEST_PREFIX "${name}: "
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  set(properties LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  if("gpu" IN_LIST ARG_LABELS)   # such a test says so where it finds no GPU; one uses it at a time
+    list(APPEND properties SKIP_REGULAR_EXPRESSION "no CUDA device is visible" RESOURCE_LOCK gpu)
+  endif()
+  catch_discover_tests(${name} TEST_PREFIX "${name}: " PROPERTIES ${properties})
 endfunction()

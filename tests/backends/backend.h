@@ -14,7 +14,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tandem/ops/cpu.h"
+#include "tandem/ops/launch.h"
 
 namespace tandem::test {
 
@@ -132,9 +132,66 @@ class CpuBackend {
   std::uint64_t fingerprint_ = 14695981039346656037ULL;
 };
 
+// The same on a GPU: tensors are written and read through a host copy.
+class CudaBackend {
+ public:
+  CudaBackend() : device_(make_cuda_device({})), stream_(device_->make_stream("test", 0)) {}
+  [[nodiscard]] std::string name() const { return device_->description(); }
+
+  View put(const Tensor& t) {
+    View view = host_.put(t);
+    memory_.push_back(device_->alloc(view.bytes(), "test"));
+    device_->copy(*stream_, memory_.back().data(), view.data, view.bytes());
+    view.data = memory_.back().data();
+    return view;
+  }
+  View room(DType dtype, std::int64_t rows, std::int64_t cols) {
+    return put(tensor(dtype, rows, cols, Values(static_cast<std::size_t>(rows * cols), -7777)));
+  }
+  Tensor get(const View& view) {
+    std::vector<std::byte> bytes(view.bytes());
+    device_->copy(*stream_, bytes.data(), view.data, bytes.size());
+    // hazard: the ops and the copy before the host reads
+    stream_->sync();
+    return host_.get({bytes.data(), view.dtype, view.rows, view.cols});
+  }
+  template <class Op>
+  void run(const Op& op) {
+    launch(*stream_, op);
+  }
+  [[nodiscard]] std::uint64_t fingerprint() const { return host_.fingerprint(); }
+
+ private:
+  CpuBackend host_{1};
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<Buffer> memory_;
+};
+
+// Which backend this executable is for: on_cpu.cpp and on_cuda.cpp answer.
+bool tests_cuda();
+
+// On a GPU every body runs twice and must give the same bits.
+template <class Body>
+void on_cuda(const Body& body) {
+  if (visible_cuda_devices() == 0) {
+    WARN("no CUDA device is visible: skipped");
+    return;
+  }
+  std::uint64_t prints[2];
+  for (std::uint64_t& print : prints) {
+    CudaBackend backend;
+    INFO(backend.name());
+    body(backend);
+    print = backend.fingerprint();
+  }
+  CHECK(prints[0] == prints[1]);
+}
+
 // Runs body(backend) everywhere. On the CPU all outputs must be bit-equal for 1, 2 and 3 threads.
 template <class Body>
 void on_every_backend(const Body& body) {
+  if (tests_cuda()) return on_cuda(body);
   std::optional<std::uint64_t> expected;
   for (const int threads : {1, 2, 3}) {
     CpuBackend backend(threads);
