@@ -16,6 +16,8 @@ class CudaStream : public Stream {
   [[nodiscard]] virtual CUstream_st* handle() const = 0;
   // Multiprocessors persistent kernels of this stream may fill.
   [[nodiscard]] virtual int sm_budget() const = 0;
+  // Same inputs, same bits: kernels that add in no fixed order are not used.
+  [[nodiscard]] virtual bool deterministic() const = 0;
 
   // The T of this stream, made on first use: library handles, workspaces, tile counters. Two
   // streams never share one. Call it on the thread that enqueues.

@@ -57,8 +57,12 @@ struct Poison {
 
 class CudaLane : public CudaStream {
  public:
-  CudaLane(std::string name, int priority, int sm_budget, std::shared_ptr<Poison> poison)
-      : name_(std::move(name)), sm_budget_(sm_budget), poison_(std::move(poison)) {
+  CudaLane(std::string name, int priority, int sm_budget, bool deterministic,
+           std::shared_ptr<Poison> poison)
+      : name_(std::move(name)),
+        sm_budget_(sm_budget),
+        deterministic_(deterministic),
+        poison_(std::move(poison)) {
     int least = 0, greatest = 0;
     TANDEM_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     TANDEM_CUDA_CHECK(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
@@ -74,6 +78,7 @@ class CudaLane : public CudaStream {
   [[nodiscard]] const std::string& name() const override { return name_; }
   [[nodiscard]] CUstream_st* handle() const override { return stream_; }
   [[nodiscard]] int sm_budget() const override { return sm_budget_; }
+  [[nodiscard]] bool deterministic() const override { return deterministic_; }
 
   void record(Event& event) override {
     auto& cuda = const_cast<CudaEvent&>(cuda_event(event));
@@ -115,13 +120,15 @@ class CudaLane : public CudaStream {
 
   const std::string name_;
   const int sm_budget_;
+  const bool deterministic_;
   const std::shared_ptr<Poison> poison_;  // shared by the device's streams
   cudaStream_t stream_ = nullptr;
 };
 
 class CudaDevice : public Device {
  public:
-  explicit CudaDevice(const CudaOptions& options) : poison_(std::make_shared<Poison>()) {
+  explicit CudaDevice(const CudaOptions& options)
+      : deterministic_(options.deterministic), poison_(std::make_shared<Poison>()) {
     TANDEM_CUDA_CHECK(cudaSetDevice(options.ordinal));
     TANDEM_CUDA_CHECK(cudaGetDeviceProperties(&properties_, options.ordinal));
     sm_budget_ = options.compute_sms > 0
@@ -172,7 +179,7 @@ class CudaDevice : public Device {
   }
 
   std::unique_ptr<Stream> make_stream(const std::string& name, int priority) override {
-    return std::make_unique<CudaLane>(name, priority, sm_budget_, poison_);
+    return std::make_unique<CudaLane>(name, priority, sm_budget_, deterministic_, poison_);
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(origin_); }
 
@@ -214,6 +221,7 @@ class CudaDevice : public Device {
     stats_.used -= bytes;
   }
 
+  const bool deterministic_;
   cudaDeviceProp properties_{};
   int sm_budget_ = 0;
   cudaEvent_t origin_ = nullptr;

@@ -11,7 +11,9 @@ void plain_attention(const ops::AttentionFwd& op, CudaStream& stream);
 void plain_attention(const ops::AttentionBwd& op, CudaStream& stream);
 
 // cuDNN's engines for bf16. False where cuDNN is missing or refuses the shape; nothing was enqueued
-// then. The backward pass adds d_q with atomics: its last bits vary from run to run.
+// then. On a stream that is not deterministic the backward pass adds d_q with atomics, so that its
+// last bits vary from run to run; on one that is, it keeps the scores' gradients instead, which takes
+// up to about 1 GiB more workspace.
 bool cudnn_attention(const ops::AttentionFwd& op, CudaStream& stream);
 bool cudnn_attention(const ops::AttentionBwd& op, CudaStream& stream);
 
