@@ -1,16 +1,12 @@
 #include "row_blocks.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace tandem {
-namespace {
 
 std::byte* row(const View& view, std::int64_t index) {
   return view.as<std::byte>() + static_cast<std::size_t>(index) * row_bytes(view);
 }
-
-}  // namespace
 
 std::size_t row_bytes(const View& view) {
   return static_cast<std::size_t>(view.cols) * size_of(view.dtype);
@@ -59,22 +55,11 @@ void unpack_rows(const std::byte* from, const View& to, const std::vector<RowBlo
 
 void copy_rows(const View& from, const std::vector<RowBlock>& from_blocks, const View& to,
                const std::vector<RowBlock>& to_blocks) {
-  auto target = to_blocks.begin();
-  std::int64_t filled = 0;  // rows of *target already written
-  for (const RowBlock& source : from_blocks) {
-    std::int64_t taken = 0;
-    while (taken < source.rows) {
-      while (filled == target->rows) {
-        ++target;
-        filled = 0;
-      }
-      const std::int64_t rows = std::min(source.rows - taken, target->rows - filled);
-      std::memcpy(row(to, target->begin + filled), row(from, source.begin + taken),
-                  static_cast<std::size_t>(rows) * row_bytes(from));
-      taken += rows;
-      filled += rows;
-    }
-  }
+  for_each_run(from_blocks, to_blocks,
+               [&](std::int64_t source, std::int64_t target, std::int64_t rows) {
+                 std::memcpy(row(to, target), row(from, source),
+                             static_cast<std::size_t>(rows) * row_bytes(from));
+               });
 }
 
 }  // namespace tandem

@@ -2,93 +2,39 @@
 
 #include <utility>
 
-#include "row_blocks.h"
-#include "tandem/base/error.h"
-
 namespace tandem {
-namespace {
-
-void check_blocks(const std::string& name, const View& view, const std::vector<RowBlock>& blocks) {
-  for (const RowBlock& block : blocks) {
-    TANDEM_CHECK(block.rows >= 0, "{}: all_to_all block with a negative number of rows", name);
-    TANDEM_CHECK(block.begin >= 0, "{}: all_to_all block begins before its view", name);
-    TANDEM_CHECK(block.begin + block.rows <= view.rows, "{}: all_to_all block ends after its view",
-                 name);
-  }
-}
-
-void check_plan(const std::string& name, const AllToAll& plan, int rank, int size) {
-  const auto members = static_cast<std::size_t>(size);
-  const auto own = static_cast<std::size_t>(rank);
-  TANDEM_CHECK(plan.send.size() == members, "{}: one send list per member", name);
-  TANDEM_CHECK(plan.recv.size() == members, "{}: one receive list per member", name);
-  TANDEM_CHECK(total_rows(plan.send[own]) == total_rows(plan.recv[own]),
-               "{}: rows a member sends to itself", name);
-  for (const AllToAll::Part& part : plan.parts) {
-    TANDEM_CHECK(part.send.dtype == part.recv.dtype, "{}: dtypes of an all_to_all part", name);
-    TANDEM_CHECK(part.send.cols == part.recv.cols, "{}: columns of an all_to_all part", name);
-    for (std::size_t p = 0; p < members; ++p) {
-      check_blocks(name, part.send, plan.send[p]);
-      check_blocks(name, part.recv, plan.recv[p]);
-    }
-  }
-}
-
-void check_f32(const std::string& name, const View& view) {
-  TANDEM_CHECK(view.dtype == DType::kF32, "{}: reductions take fp32, got {}", name,
-               name_of(view.dtype));
-}
-
-}  // namespace
 
 TransportComm::TransportComm(std::unique_ptr<Transport> transport, std::string name)
-    : rank_(transport->rank()),
-      size_(transport->size()),
-      name_(std::move(name)),
+    : CheckedComm(transport->rank(), transport->size(), std::move(name)),
       collectives_(std::make_shared<Collectives>(std::move(transport))) {}
 
-void TransportComm::check_peer(const char* what, int peer) const {
-  TANDEM_CHECK(peer >= 0, "{}: {} needs a member of the group", name_, what);
-  TANDEM_CHECK(peer < size_, "{}: {} needs a member of the group", name_, what);
-  TANDEM_CHECK(peer != rank_, "{}: {} with itself", name_, what);
-}
-
-void TransportComm::all_to_all(Stream& stream, AllToAll plan) {
-  check_plan(name_, plan, rank_, size_);
+void TransportComm::start_all_to_all(Stream& stream, AllToAll plan) {
   stream.call([run = collectives_, plan = std::move(plan)] { run->all_to_all(plan); });
 }
 
-void TransportComm::all_reduce(Stream& stream, View inout, ReduceOp op) {
-  check_f32(name_, inout);
+void TransportComm::start_all_reduce(Stream& stream, View inout, ReduceOp op) {
   stream.call(
       [run = collectives_, inout, op] { run->all_reduce(inout.as<float>(), inout.size(), op); });
 }
 
-void TransportComm::reduce_scatter(Stream& stream, View in, View out) {
-  check_f32(name_, in);
-  check_f32(name_, out);
-  TANDEM_CHECK(in.size() == out.size() * size_, "{}: reduce_scatter input holds all parts", name_);
+void TransportComm::start_reduce_scatter(Stream& stream, View in, View out) {
   stream.call([run = collectives_, in, out] {
     run->reduce_scatter(in.as<float>(), out.as<float>(), out.size());
   });
 }
 
-void TransportComm::all_gather(Stream& stream, View in, View out) {
-  TANDEM_CHECK(in.dtype == out.dtype, "{}: dtypes of all_gather", name_);
-  TANDEM_CHECK(out.size() == in.size() * size_, "{}: all_gather output holds all parts", name_);
+void TransportComm::start_all_gather(Stream& stream, View in, View out) {
   stream.call([run = collectives_, in, out] {
     run->all_gather(in.as<std::byte>(), out.as<std::byte>(), in.bytes());
   });
 }
 
-void TransportComm::send(Stream& stream, View from, int peer) {
-  check_peer("send", peer);
+void TransportComm::start_send(Stream& stream, View from, int peer) {
   stream.call(
       [run = collectives_, from, peer] { run->send(from.as<std::byte>(), from.bytes(), peer); });
 }
 
-void TransportComm::recv(Stream& stream, View to, int peer) {
-  check_peer("recv", peer);
+void TransportComm::start_recv(Stream& stream, View to, int peer) {
   stream.call([run = collectives_, to, peer] { run->recv(to.as<std::byte>(), to.bytes(), peer); });
 }
 

@@ -1,33 +1,26 @@
-// Comm over any Transport: checks the shapes on the host, runs the collective on the stream.
+// Comm of host memory over any Transport: runs the collective on the stream.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "checked_comm.h"
 #include "collectives.h"
-#include "tandem/comm/comm.h"
 
 namespace tandem {
 
-class TransportComm : public Comm {
+class TransportComm : public CheckedComm {
  public:
   TransportComm(std::unique_ptr<Transport> transport, std::string name);
 
-  [[nodiscard]] int rank() const override { return rank_; }
-  [[nodiscard]] int size() const override { return size_; }
-  [[nodiscard]] const std::string& name() const override { return name_; }
-  void all_to_all(Stream& stream, AllToAll plan) override;
-  void all_reduce(Stream& stream, View inout, ReduceOp op) override;
-  void reduce_scatter(Stream& stream, View in, View out) override;
-  void all_gather(Stream& stream, View in, View out) override;
-  void send(Stream& stream, View from, int peer) override;
-  void recv(Stream& stream, View to, int peer) override;
-
  private:
-  void check_peer(const char* what, int peer) const;
+  void start_all_to_all(Stream& stream, AllToAll plan) override;
+  void start_all_reduce(Stream& stream, View inout, ReduceOp op) override;
+  void start_reduce_scatter(Stream& stream, View in, View out) override;
+  void start_all_gather(Stream& stream, View in, View out) override;
+  void start_send(Stream& stream, View from, int peer) override;
+  void start_recv(Stream& stream, View to, int peer) override;
 
-  int rank_, size_;
-  std::string name_;
   std::shared_ptr<Collectives> collectives_;  // shared with the work in flight
 };
 

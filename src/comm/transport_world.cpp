@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "gpu_comms.h"
 #include "transport_comm.h"
 
 namespace tandem {
@@ -19,15 +20,17 @@ const std::byte* bytes_of(const std::string& text) {
 }
 
 // What one rank passed to make_comm, to be compared with what the others passed.
-std::string request_of(const std::vector<int>& members, const std::string& name) {
-  return fmt::format("{} [{}]", name, fmt::join(members, ","));
+std::string request_of(const std::vector<int>& members, const std::string& name, CommKind kind) {
+  constexpr const char* kKinds[] = {"", " staged", " by NCCL"};
+  return fmt::format("{} [{}]{}", name, fmt::join(members, ","), kKinds[static_cast<int>(kind)]);
 }
 
 }  // namespace
 
 std::unique_ptr<Comm> TransportWorld::make_comm(const std::vector<int>& members,
-                                                const std::string& name) {
-  const std::string request = request_of(members, name);
+                                                const std::string& name,
+                                                const CommOptions& options) {
+  const std::string request = request_of(members, name, options.kind);
   const std::vector<std::string> requests = gather(request);
   std::vector<bool> seen(static_cast<std::size_t>(size()), false);
   for (const int member : members) {
@@ -41,9 +44,17 @@ std::unique_ptr<Comm> TransportWorld::make_comm(const std::vector<int>& members,
   }
   TANDEM_CHECK(seen[static_cast<std::size_t>(rank())], "rank {} is not in its own group {}", rank(),
                request);
-  return std::make_unique<TransportComm>(
-      make_transport(members),
-      fmt::format("{}@rank{}: ranks {}", name, rank(), fmt::join(members, ",")));
+  auto transport = make_transport(members);
+  std::string label = fmt::format("{}@rank{}: ranks {}", name, rank(), fmt::join(members, ","));
+  switch (options.kind) {
+    case CommKind::kStaged:
+      return make_staged_comm(std::move(transport), std::move(label));
+    case CommKind::kNccl:
+      return make_nccl_comm(*transport, std::move(label), options, abort_state());
+    case CommKind::kHost:
+      break;
+  }
+  return std::make_unique<TransportComm>(std::move(transport), std::move(label));
 }
 
 void TransportWorld::barrier() {

@@ -25,6 +25,8 @@ constexpr Choice kDataKinds[] = {choice("text", DataKind::kText),
 constexpr Choice kDevices[] = {choice("auto", DeviceChoice::kAuto),
                                choice("cpu", DeviceChoice::kCpu),
                                choice("cuda", DeviceChoice::kCuda)};
+constexpr Choice kComms[] = {choice("auto", CommChoice::kAuto), choice("nccl", CommChoice::kNccl),
+                             choice("staged", CommChoice::kStaged)};
 constexpr Choice kLogFormats[] = {choice("text", LogFormat::kText),
                                   choice("json", LogFormat::kJson),
                                   choice("megatron", LogFormat::kMegatron)};
@@ -149,6 +151,11 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
       "Length of an evaluation, per data-parallel rank");
   add("cpu_threads", &t.cpu_threads, kFromZero, "threads",
       "Compute threads of a rank on the CPU device; 0 shares the cores among this host's ranks");
+  add("comm", one_of(t.comm, kComms), kAny, "",
+      "What carries GPU memory between ranks: NCCL, or copies through host memory (`staged`), by "
+      "which ranks can share a GPU; `auto` prefers NCCL");
+  add("nccl_max_ctas", &t.nccl_max_ctas, {0, 64}, "blocks",
+      "Thread blocks a transfer of NCCL may take from the GPU; 0 for NCCL's own choice");
   add("watchdog_s", &t.watchdog_s, kFromOne, "s", "A step that takes longer ends the run");
   add("alltoall_delay_us", &t.alltoall_delay_us, {0, 1e9}, "us",
       "Modelled network time added to every expert all-to-all; CPU device only");

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "comm_choice.h"
 #include "tandem/base/error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/slot.h"
@@ -14,6 +15,7 @@ namespace tandem {
 namespace {
 
 // One visible GPU is this rank's, whatever its local rank: launchers often show each rank just one.
+// Where a host has more ranks than GPUs, they share.
 std::unique_ptr<Device> open_cuda(World& world, int visible) {
   return make_cuda_device({.ordinal = visible == 1 ? 0 : world.local_rank() % visible});
 }
@@ -107,7 +109,8 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
       device(open_device(world, config, log)),
       data(open_data(config)),
       lanes(*device, grid.pp),
-      comms(make_rank_comms(world, grid, config.model.tied_embeddings)),
+      comms(make_rank_comms(world, grid, config.model.tied_embeddings,
+                            choose_comm(world, config.train, *device, log))),
       params(*device, lanes.stream(Lane::kCompute),
              make_params(config, grid, partition, world.rank()), config.train.dtype,
              config.train.seed),

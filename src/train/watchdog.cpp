@@ -41,6 +41,18 @@ void Watchdog::report_termination() {
             timeline_.where());
 }
 
+// A failed library may leave kernels that never end, and a host that waits for them.
+bool Watchdog::healthy() {
+  try {
+    world_.check_health();
+    return true;
+  } catch (const Error& error) {
+    log_.error("{}", error.what());
+    world_.abort(error.code(), error.what());
+    return false;
+  }
+}
+
 void Watchdog::watch() {
   std::int64_t last_progress = -1;
   auto moved = Clock::now();
@@ -51,6 +63,7 @@ void Watchdog::watch() {
       termination_reported = true;
       report_termination();
     }
+    if (!healthy()) return;
     const std::int64_t progress = timeline_.progress();
     if (paused_ || progress != last_progress) {
       last_progress = progress;

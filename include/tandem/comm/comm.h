@@ -1,7 +1,8 @@
 // Comm: one communicator of one group, used from exactly one lane, in the same order on all ranks.
 // Every call is asynchronous on the stream it is given; buffers must stay valid until the stream has passed.
 // Reductions add in group-rank order (0, 1, ...), so results are the same on every rank, for
-// every backend and in every run. Every member calls, also with zero rows.
+// every backend and in every run; only NCCL has an order of its own. Every member calls, also with
+// zero rows.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,18 @@
 #include "tandem/device/device.h"
 
 namespace tandem {
+
+// What carries the bytes of a communicator, and where its buffers are.
+enum class CommKind {
+  kHost,    // host memory, over MPI or between threads
+  kStaged,  // GPU memory, through pinned host memory and the same way; ranks may share a GPU
+  kNccl,    // GPU memory, by NCCL; every rank has a GPU of its own
+};
+
+struct CommOptions {
+  CommKind kind = CommKind::kHost;
+  int min_ctas = 0, max_ctas = 0;  // thread blocks NCCL's kernels may take; 0 = its own choice
+};
 
 struct RowBlock {
   std::int64_t begin = 0, rows = 0;   // rows of a View

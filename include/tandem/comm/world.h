@@ -22,8 +22,11 @@ class World {
   [[nodiscard]] virtual int local_size() const = 0;
 
   // Collective over all ranks of the world, in the same order everywhere. `members` differ by rank;
-  // each rank passes the group it belongs to (at least itself). Blocking.
-  virtual std::unique_ptr<Comm> make_comm(const std::vector<int>& members, const std::string& name) = 0;
+  // each rank passes the group it belongs to (at least itself). Blocking. Communicators of GPU
+  // memory belong to the device that is current in the calling thread. Throws Error(kUsage) for a
+  // kind this build does not have.
+  virtual std::unique_ptr<Comm> make_comm(const std::vector<int>& members, const std::string& name,
+                                          const CommOptions& options = {}) = 0;
 
   // Blocking, collective, host memory. Sum and max are taken in rank order.
   virtual void barrier() = 0;
@@ -31,6 +34,10 @@ class World {
   virtual double max(double value) = 0;
   virtual std::string broadcast(const std::string& bytes, int root) = 0;
   virtual std::vector<std::string> gather(const std::string& bytes) = 0;   // by rank, on every rank
+
+  // Throws Error(kComm) once the library under a communicator of this process has failed by
+  // itself, where no call of ours would notice. Any thread; does not wait.
+  virtual void check_health() = 0;
 
   // Makes every wait inside communicators of this world throw Error(kComm) with this reason, soon.
   // Any thread. The other ranks learn of it as fast as the backend allows.

@@ -16,6 +16,7 @@ enum class EventMode { kPerDirection, kShared };        // "per_direction" | "sh
 enum class LrSchedule { kConstant, kCosine, kWsd };     // "constant" | "cosine" | "wsd"
 enum class DataKind { kText, kMegatron, kSynthetic };   // "text" | "megatron" | "synthetic"
 enum class DeviceChoice { kAuto, kCpu, kCuda };         // "auto" | "cpu" | "cuda"
+enum class CommChoice { kAuto, kNccl, kStaged };        // "auto" | "nccl" | "staged"
 enum class LogFormat { kText, kJson, kMegatron };       // "text" | "json" | "megatron"
 enum class LayerSpread { kExact, kSpread };             // "exact" | "spread"
 
@@ -81,6 +82,8 @@ struct TrainConfig {
   int eval_every = 0;                // steps; 0 = never
   int eval_batches = 8;              // micro-batches per data-parallel rank
   int cpu_threads = 0;               // per rank; 0 = cores / ranks on this host
+  CommChoice comm = CommChoice::kAuto;  // what carries GPU memory between ranks
+  int nccl_max_ctas = 0;             // thread blocks of one NCCL communicator; 0 = NCCL's choice
   int watchdog_s = 300;              // a step may take this long
   double alltoall_delay_us = 0.0;    // modelled network time per expert all-to-all (CPU device)
   bool deterministic = true;

@@ -95,6 +95,8 @@ class Device {
   virtual ~Device() = default;
   [[nodiscard]] virtual DeviceKind kind() const = 0;
   [[nodiscard]] virtual std::string description() const = 0;  // "cpu, 2 threads"
+  // The same for two ranks exactly if they share the hardware: "node7 0000:1B:00.0", "node7 cpu".
+  [[nodiscard]] virtual std::string unique_id() const = 0;
   // Throws Error(kMemory) naming `what` and the size. Zero bytes give an empty Buffer.
   virtual Buffer alloc(std::size_t bytes, const std::string& what) = 0;
   // Host memory that copy() reaches without blocking the host (pinned, where that exists).

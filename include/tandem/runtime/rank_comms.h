@@ -21,6 +21,7 @@ struct RankComms {
 };
 
 // Collective over the world; every rank makes the same calls in the same order.
-RankComms make_rank_comms(World& world, const RankGrid& grid, bool tied_embeddings);
+RankComms make_rank_comms(World& world, const RankGrid& grid, bool tied_embeddings,
+                          const CommOptions& options = {});
 
 }  // namespace tandem

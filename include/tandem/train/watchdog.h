@@ -1,5 +1,6 @@
 // Watchdog: a thread that ends the run when nothing moves for too long. It says which rank stands
-// where, lane by lane, then aborts the world; no rank waits for ever.
+// where, lane by lane, then aborts the world; no rank waits for ever. It also asks the libraries under
+// the communicators whether they have failed.
 #pragma once
 
 #include <condition_variable>
@@ -27,6 +28,7 @@ class Watchdog {
  private:
   void watch();
   void report_termination();
+  bool healthy();  // false after it has aborted the world over a failed communicator
 
   World& world_;
   const Timeline& timeline_;

@@ -103,6 +103,7 @@ class MpiWorld : public TransportWorld {
     TANDEM_CHECK(transport->rank() == place, "place in a group");
     return transport;
   }
+  AbortState& abort_state() override { return job_->abort; }
 
  private:
   void end_job() noexcept {

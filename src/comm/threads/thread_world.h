@@ -19,7 +19,7 @@ class Hub {
  public:
   explicit Hub(int ranks);
 
-  [[nodiscard]] const AbortState& state() const { return abort_; }
+  [[nodiscard]] AbortState& state() { return abort_; }
   [[nodiscard]] std::shared_ptr<Group> everyone() const { return everyone_; }
   void abort(ExitCode code, const std::string& reason) noexcept;
   // The group that all `members` get when each of them calls with the same `round`.
@@ -46,6 +46,7 @@ class ThreadWorld : public TransportWorld {
 
  protected:
   std::unique_ptr<Transport> make_transport(const std::vector<int>& members) override;
+  AbortState& abort_state() override { return hub_.state(); }
 
  private:
   Hub& hub_;

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <new>
 
+#include "../host_name.h"
 #include "clock.h"
 #include "cpu_event.h"
 #include "fifo_stream.h"
@@ -25,6 +26,8 @@ class CpuDevice : public Device {
     const int n = workers_.threads();
     return fmt::format("cpu, {} thread{}", n, n == 1 ? "" : "s");
   }
+
+  [[nodiscard]] std::string unique_id() const override { return host_name() + " cpu"; }
 
   Buffer alloc(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};

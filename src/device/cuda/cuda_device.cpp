@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 
+#include "../host_name.h"
 #include "check.h"
 #include "tandem/base/error.h"
 #include "tandem/device/cuda_stream.h"
@@ -149,6 +151,11 @@ class CudaDevice : public Device {
         static_cast<double>(properties_.totalGlobalMem) / (1024.0 * 1024.0 * 1024.0));
   }
 
+  [[nodiscard]] std::string unique_id() const override {
+    return fmt::format("{} {:04X}:{:02X}:{:02X}", host_name(), properties_.pciDomainID,
+                       properties_.pciBusID, properties_.pciDeviceID);
+  }
+
   Buffer alloc(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
     void* data = nullptr;
@@ -231,6 +238,14 @@ class CudaDevice : public Device {
   MemoryStats stats_;  // guarded by mutex_
 };
 
+// Streams that share one of the driver's few queues wait for each other's waits, and a lane that
+// waits for another rank may then hold up the very lane that rank waits for. So as many queues as
+// there can be; read by the driver when it starts.
+void ask_for_queues() {
+  static const int kAsked = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  (void)kAsked;
+}
+
 }  // namespace
 
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
@@ -248,6 +263,7 @@ std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
 }
 
 int visible_cuda_devices() {
+  ask_for_queues();
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
     cudaGetLastError();

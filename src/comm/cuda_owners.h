@@ -1,0 +1,99 @@
+// Owners of what communicators of GPU memory hold: an event, memory that only grows, the one
+// stream.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "../device/cuda/check.h"
+#include "tandem/device/cuda_stream.h"
+
+namespace tandem {
+
+// A point in a stream that a host thread can wait for without burning a core.
+class CudaMark {
+ public:
+  CudaMark() {
+    TANDEM_CUDA_CHECK(
+        cudaEventCreateWithFlags(&event_, cudaEventBlockingSync | cudaEventDisableTiming));
+  }
+  ~CudaMark() { cudaEventDestroy(event_); }
+  CudaMark(const CudaMark&) = delete;
+  CudaMark& operator=(const CudaMark&) = delete;
+
+  void record(cudaStream_t stream) { TANDEM_CUDA_CHECK(cudaEventRecord(event_, stream)); }
+  // Waits for the latest record; at once when there was none.
+  [[nodiscard]] cudaError_t wait() const { return cudaEventSynchronize(event_); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+struct DeviceSpace {
+  static constexpr const char* kName = "GPU memory";
+  static cudaError_t allocate(void** data, std::size_t bytes) { return cudaMalloc(data, bytes); }
+  static void release(void* data) { cudaFree(data); }
+};
+struct PinnedSpace {
+  static constexpr const char* kName = "pinned host memory";
+  static cudaError_t allocate(void** data, std::size_t bytes) {
+    return cudaHostAlloc(data, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  }
+  static void release(void* data) { cudaFreeHost(data); }
+};
+
+// Grow-only staging memory. What it has outgrown stays until the end: copies under way may use it,
+// and releasing memory waits for the whole GPU, which may be waiting for another rank.
+template <class Space>
+class StagingMemory {
+ public:
+  std::byte* at_least(std::size_t bytes) {
+    if (bytes <= capacity_ && !pieces_.empty()) return pieces_.back().get();
+    const std::size_t wanted = std::bit_ceil(std::max(bytes, kSmallest));
+    void* data = nullptr;
+    if (Space::allocate(&data, wanted) != cudaSuccess) {
+      cudaGetLastError();  // the failure is handled here, not at the next check
+      throw_error(ExitCode::kMemory,
+                  "out of memory: a communicator needs {} bytes of {}; use smaller micro-batches",
+                  wanted, Space::kName);
+    }
+    pieces_.emplace_back(static_cast<std::byte*>(data));
+    capacity_ = wanted;
+    return pieces_.back().get();
+  }
+
+ private:
+  static constexpr std::size_t kSmallest = std::size_t{1} << 20;
+  struct Release {
+    void operator()(std::byte* data) const { Space::release(data); }
+  };
+  std::vector<std::unique_ptr<std::byte, Release>> pieces_;  // the last one is in use
+  std::size_t capacity_ = 0;
+};
+
+// Parts of staging memory start at multiples of this.
+constexpr std::size_t staging_size(std::size_t bytes) {
+  constexpr std::size_t kAlignment = 256;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// The stream of a communicator. Always the same: staging memory is used again in stream order.
+class CommStream {
+ public:
+  cudaStream_t of(Stream& stream, const std::string& comm) {
+    auto* cuda = dynamic_cast<CudaStream*>(&stream);
+    TANDEM_CHECK(cuda != nullptr, "{}: stream {} is not a CUDA stream", comm, stream.name());
+    if (handle_ == nullptr) handle_ = cuda->handle();
+    TANDEM_CHECK(handle_ == cuda->handle(), "{}: used from a second stream, {}", comm,
+                 stream.name());
+    return handle_;
+  }
+
+ private:
+  cudaStream_t handle_ = nullptr;
+};
+
+}  // namespace tandem

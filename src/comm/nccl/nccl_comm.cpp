@@ -1,0 +1,172 @@
+#include "nccl_comm.h"
+
+#include <exception>
+#include <utility>
+
+#include "../gpu_comms.h"
+#include "../row_blocks.h"
+
+namespace tandem {
+namespace {
+
+std::size_t bytes_of(const View& view, const std::vector<RowBlock>& blocks) {
+  return row_bytes(view) * total_rows(blocks);
+}
+
+std::size_t count_of(const View& view) {
+  return static_cast<std::size_t>(view.size());
+}
+
+}  // namespace
+
+NcclComm::NcclComm(Transport& transport, std::string name, const CommOptions& options,
+                   AbortState& abort)
+    : CheckedComm(transport.rank(), transport.size(), std::move(name)),
+      exceptions_(std::uncaught_exceptions()),
+      group_(transport, this->name(), options, abort) {}
+
+NcclComm::~NcclComm() {
+  if (std::uncaught_exceptions() > exceptions_) group_.give_up();
+  // hazard: transfers and copies under way before their communicator and staging memory go
+  (void)done_.wait();
+}
+
+// The two sides of a pair cut their rows differently, and only the total is known to both, so what
+// travels is one message a pair and part.
+NcclComm::Message NcclComm::pack(const View& view, const std::vector<RowBlock>& blocks, int peer,
+                                 std::byte*& room, std::vector<CopyRun>& copies) {
+  const std::size_t bytes = bytes_of(view, blocks);
+  if (contiguous(blocks)) return {peer, first_row(view, blocks), bytes};
+  std::byte* packed = std::exchange(room, room + staging_size(bytes));
+  const View target{packed, view.dtype, static_cast<std::int64_t>(total_rows(blocks)), view.cols};
+  for_each_run(
+      blocks, {{0, target.rows}}, [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
+        copies.push_back(
+            {row(view, from), row(target, to), static_cast<std::size_t>(rows) * row_bytes(view)});
+      });
+  return {peer, packed, bytes};
+}
+
+NcclComm::Message NcclComm::unpack(const View& view, const std::vector<RowBlock>& blocks, int peer,
+                                   std::byte*& room, std::vector<CopyRun>& copies) {
+  const std::size_t first = copies.size();
+  const Message message = pack(view, blocks, peer, room, copies);
+  for (std::size_t i = first; i < copies.size(); ++i) {
+    CopyRun& run = copies[i];
+    std::byte* scattered = const_cast<std::byte*>(run.from);
+    run.from = std::exchange(run.to, scattered);
+  }
+  return message;
+}
+
+std::byte* NcclComm::room_for(const AllToAll& plan) {
+  std::size_t bytes = 0;
+  for (const AllToAll::Part& part : plan.parts) {
+    for (int p = 0; p < size(); ++p) {
+      const auto peer = static_cast<std::size_t>(p);
+      if (p == rank()) continue;
+      if (!contiguous(plan.send[peer])) bytes += staging_size(bytes_of(part.send, plan.send[peer]));
+      if (!contiguous(plan.recv[peer])) bytes += staging_size(bytes_of(part.recv, plan.recv[peer]));
+    }
+  }
+  return bytes == 0 ? nullptr : staging_.at_least(bytes);
+}
+
+void NcclComm::start_all_to_all(Stream& stream, AllToAll plan) {
+  const cudaStream_t handle = stream_.of(stream, name());
+  std::byte* room = room_for(plan);
+  std::vector<CopyRun> before, behind;
+  std::vector<Message> sends, recvs;
+  for (const AllToAll::Part& part : plan.parts) {
+    for (int p = 0; p < size(); ++p) {
+      const auto peer = static_cast<std::size_t>(p);
+      if (p == rank()) {
+        for_each_run(plan.send[peer], plan.recv[peer],
+                     [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
+                       before.push_back({row(part.send, from), row(part.recv, to),
+                                         static_cast<std::size_t>(rows) * row_bytes(part.send)});
+                     });
+        continue;
+      }
+      sends.push_back(pack(part.send, plan.send[peer], p, room, before));
+      recvs.push_back(unpack(part.recv, plan.recv[peer], p, room, behind));
+    }
+  }
+  copy_runs(before, handle);
+  exchange(handle, sends, recvs);
+  copy_runs(behind, handle);
+  done_.record(handle);
+}
+
+// Both sides know the sizes of a pair, so empty messages are left out on both.
+void NcclComm::exchange(cudaStream_t stream, const std::vector<Message>& sends,
+                        const std::vector<Message>& recvs) {
+  std::size_t bytes = 0;
+  for (const Message& message : sends) bytes += message.bytes;
+  for (const Message& message : recvs) bytes += message.bytes;
+  if (bytes == 0) return;
+  group_.run("all_to_all", [&](ncclComm_t comm) {
+    ncclResult_t result = ncclSuccess;
+    const auto keep = [&](ncclResult_t next) {
+      if (result == ncclSuccess || result == ncclInProgress) result = next;
+    };
+    for (const Message& m : sends)
+      if (m.bytes > 0) keep(ncclSend(m.data, m.bytes, ncclInt8, m.peer, comm, stream));
+    for (const Message& m : recvs)
+      if (m.bytes > 0) keep(ncclRecv(m.data, m.bytes, ncclInt8, m.peer, comm, stream));
+    return result;
+  });
+}
+
+void NcclComm::start_all_reduce(Stream& stream, View inout, ReduceOp op) {
+  const cudaStream_t handle = stream_.of(stream, name());
+  if (inout.size() == 0) return;
+  group_.run("all_reduce", [&](ncclComm_t comm) {
+    return ncclAllReduce(inout.data, inout.data, count_of(inout), ncclFloat32,
+                         op == ReduceOp::kSum ? ncclSum : ncclMax, comm, handle);
+  });
+  done_.record(handle);
+}
+
+void NcclComm::start_reduce_scatter(Stream& stream, View in, View out) {
+  const cudaStream_t handle = stream_.of(stream, name());
+  if (out.size() == 0) return;
+  group_.run("reduce_scatter", [&](ncclComm_t comm) {
+    return ncclReduceScatter(in.data, out.data, count_of(out), ncclFloat32, ncclSum, comm, handle);
+  });
+  done_.record(handle);
+}
+
+void NcclComm::start_all_gather(Stream& stream, View in, View out) {
+  const cudaStream_t handle = stream_.of(stream, name());
+  if (in.size() == 0) return;
+  group_.run("all_gather", [&](ncclComm_t comm) {
+    return ncclAllGather(in.data, out.data, in.bytes(), ncclInt8, comm, handle);
+  });
+  done_.record(handle);
+}
+
+void NcclComm::start_send(Stream& stream, View from, int peer) {
+  const cudaStream_t handle = stream_.of(stream, name());
+  if (from.bytes() == 0) return;
+  group_.run("send", [&](ncclComm_t comm) {
+    return ncclSend(from.data, from.bytes(), ncclInt8, peer, comm, handle);
+  });
+  done_.record(handle);
+}
+
+void NcclComm::start_recv(Stream& stream, View to, int peer) {
+  const cudaStream_t handle = stream_.of(stream, name());
+  if (to.bytes() == 0) return;
+  group_.run("recv", [&](ncclComm_t comm) {
+    return ncclRecv(to.data, to.bytes(), ncclInt8, peer, comm, handle);
+  });
+  done_.record(handle);
+}
+
+std::unique_ptr<Comm> make_nccl_comm(Transport& transport, std::string name,
+                                     const CommOptions& options, AbortState& abort) {
+  return std::make_unique<NcclComm>(transport, std::move(name), options, abort);
+}
+
+}  // namespace tandem

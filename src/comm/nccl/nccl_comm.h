@@ -1,0 +1,55 @@
+// Comm of GPU memory by NCCL.
+//
+// Reductions add in an order of NCCL's choice, the same in every run on the same machines, but not
+// the order of the other kinds, and not the same for every element; a maximum ignores NaN.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../checked_comm.h"
+#include "../cuda_owners.h"
+#include "copy_runs.h"
+#include "nccl_group.h"
+
+namespace tandem {
+
+class NcclComm : public CheckedComm {
+ public:
+  NcclComm(Transport& transport, std::string name, const CommOptions& options, AbortState& abort);
+  // Waits for the transfers under way, unless an exception is on its way: peers may never answer.
+  ~NcclComm() override;
+
+ private:
+  void start_all_to_all(Stream& stream, AllToAll plan) override;
+  void start_all_reduce(Stream& stream, View inout, ReduceOp op) override;
+  void start_reduce_scatter(Stream& stream, View in, View out) override;
+  void start_all_gather(Stream& stream, View in, View out) override;
+  void start_send(Stream& stream, View from, int peer) override;
+  void start_recv(Stream& stream, View to, int peer) override;
+
+  struct Message {
+    int peer;
+    std::byte* data;
+    std::size_t bytes;
+  };
+  // The rows of a part for one peer as one message; scattered ones through `room`, with the
+  // copies between the two.
+  static Message pack(const View& view, const std::vector<RowBlock>& blocks, int peer,
+                      std::byte*& room, std::vector<CopyRun>& copies);
+  static Message unpack(const View& view, const std::vector<RowBlock>& blocks, int peer,
+                        std::byte*& room, std::vector<CopyRun>& copies);
+  std::byte* room_for(const AllToAll& plan);
+  void exchange(cudaStream_t stream, const std::vector<Message>& sends,
+                const std::vector<Message>& recvs);
+
+  const int exceptions_;  // on their way when this was made
+  CommStream stream_;
+  StagingMemory<DeviceSpace>
+      staging_;    // hazard: every call uses it from the start, in stream order
+  CudaMark done_;  // behind the last call
+  NcclGroup group_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,71 @@
+#include "comm_choice.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tandem/base/build_config.h"
+#include "tandem/base/error.h"
+
+namespace tandem {
+namespace {
+
+struct Choice {
+  CommKind kind;
+  std::string why;
+};
+
+// The most ranks that have one GPU among them, and which GPU.
+struct Crowd {
+  int ranks = 0;
+  std::string gpu;
+};
+
+Crowd largest_crowd(const std::vector<std::string>& gpus) {
+  std::map<std::string, int> ranks_of;
+  Crowd largest;
+  for (const std::string& gpu : gpus)
+    if (const int ranks = ++ranks_of[gpu]; ranks > largest.ranks) largest = {ranks, gpu};
+  return largest;
+}
+
+Choice choose(CommChoice wanted, const Crowd& crowd) {
+  if (wanted == CommChoice::kStaged) return {CommKind::kStaged, "as train.comm asks"};
+  if (crowd.ranks > 1) {
+    if (wanted == CommChoice::kNccl)
+      throw_error(ExitCode::kUsage,
+                  "train.comm=nccl needs a GPU per rank, but {} ranks share {}: start fewer ranks "
+                  "there, show each its own GPU (CUDA_VISIBLE_DEVICES), or set train.comm=staged",
+                  crowd.ranks, crowd.gpu);
+    return {CommKind::kStaged, fmt::format("{} ranks share GPU {}", crowd.ranks, crowd.gpu)};
+  }
+  if (wanted == CommChoice::kNccl || kHasNccl) return {CommKind::kNccl, "a GPU per rank"};
+  return {CommKind::kStaged, "this build has no NCCL"};
+}
+
+// "cuda node7 0000:1B:00.0" of every rank; all of one kind.
+std::vector<std::string> gather_devices(World& world, const Device& device) {
+  const std::string kind = device.kind() == DeviceKind::kCuda ? "cuda " : "cpu ";
+  std::vector<std::string> all = world.gather(kind + device.unique_id());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].substr(0, 4) == all[0].substr(0, 4)) continue;
+    throw_error(ExitCode::kUsage,
+                "rank {} would run on {} and rank 0 on {}: set train.device to cpu or cuda for all",
+                rank, all[rank], all[0]);
+  }
+  return all;
+}
+
+}  // namespace
+
+CommOptions choose_comm(World& world, const TrainConfig& config, const Device& device, Log& log) {
+  const std::vector<std::string> devices = gather_devices(world, device);
+  if (device.kind() == DeviceKind::kCpu) return {};
+  const Choice choice = choose(config.comm, largest_crowd(devices));
+  if (world.rank() == 0)
+    log.info("comm     {}: {}",
+             choice.kind == CommKind::kNccl ? "NCCL" : "copies through host memory", choice.why);
+  return {.kind = choice.kind, .min_ctas = 0, .max_ctas = config.nccl_max_ctas};
+}
+
+}  // namespace tandem
