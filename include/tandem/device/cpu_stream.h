@@ -8,7 +8,7 @@ namespace tandem {
 
 class CpuStream : public Stream {
  public:
-  [[nodiscard]] virtual Workers& workers() = 0;   // for ops launched on this stream
+  [[nodiscard]] virtual Workers& workers() = 0;  // for ops launched on this stream
 };
 
 }  // namespace tandem

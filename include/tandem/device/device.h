@@ -33,7 +33,7 @@ class Event {
 
 class Stream {
  public:
-  virtual ~Stream() = default;   // drains, never throws
+  virtual ~Stream() = default;  // drains, never throws
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   [[nodiscard]] virtual const std::string& name() const = 0;
@@ -41,8 +41,8 @@ class Stream {
   virtual void wait(const Event& event) = 0;
   // Host work in stream order, run by the stream's worker thread. An exception poisons the stream.
   virtual void call(std::function<void()> work) = 0;
-  virtual void sync() = 0;       // blocks the host until the stream is empty; throws the poison
-  [[nodiscard]] virtual std::size_t pending() const = 0;   // enqueued and not finished
+  virtual void sync() = 0;  // blocks the host until the stream is empty; throws the poison
+  [[nodiscard]] virtual std::size_t pending() const = 0;  // enqueued and not finished
  protected:
   Stream() = default;
 };
@@ -53,10 +53,14 @@ class Device;
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device* device, void* data, std::size_t bytes) : device_(device), data_(data), bytes_(bytes) {}
+  Buffer(Device* device, void* data, std::size_t bytes)
+      : device_(device), data_(data), bytes_(bytes) {}
   ~Buffer() { reset(); }
   Buffer(Buffer&& other) noexcept { swap(other); }
-  Buffer& operator=(Buffer&& other) noexcept { swap(other); return *this; }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   [[nodiscard]] void* data() const { return data_; }
@@ -75,14 +79,14 @@ class Buffer {
 };
 
 struct MemoryStats {
-  std::size_t used = 0, peak = 0;   // bytes handed out by alloc
+  std::size_t used = 0, peak = 0;  // bytes handed out by alloc
 };
 
 class Device {
  public:
   virtual ~Device() = default;
   [[nodiscard]] virtual DeviceKind kind() const = 0;
-  [[nodiscard]] virtual std::string description() const = 0;   // "cpu, 2 threads"
+  [[nodiscard]] virtual std::string description() const = 0;  // "cpu, 2 threads"
   // Throws Error(kMemory) naming `what` and the size. Zero bytes give an empty Buffer.
   virtual Buffer alloc(std::size_t bytes, const std::string& what) = 0;
   virtual std::unique_ptr<Stream> make_stream(const std::string& name, int priority) = 0;
@@ -100,8 +104,8 @@ class Device {
 };
 
 struct CpuOptions {
-  int threads = 1;                          // workers that share the ops of one stream
-  std::size_t memory_limit = 0;             // bytes; 0 = none. For tests of exit code 6.
+  int threads = 1;               // workers that share the ops of one stream
+  std::size_t memory_limit = 0;  // bytes; 0 = none. For tests of exit code 6.
 };
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options);
 
