@@ -7,8 +7,6 @@
 namespace tandem {
 namespace {
 
-constexpr LaneSet kReceiving = bit(Lane::kRecvFwd) | bit(Lane::kRecvBwd);
-
 class Binder {
  public:
   Binder(Program program, const LowerOptions& options)
