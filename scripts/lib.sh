@@ -34,8 +34,9 @@ install() {
 # build FOLDER CMAKE_OPTION...: configures and builds below the project's root.
 build() {
   local folder="$root/$1"; shift
-  cmake -S "$root" -B "$folder" -G Ninja "$@" >"$folder.log" 2>&1 || {
-    cat "$folder.log" >&2
+  mkdir -p "$folder"
+  cmake -S "$root" -B "$folder" -G Ninja "$@" >"$folder/configure.log" 2>&1 || {
+    cat "$folder/configure.log" >&2
     fail "configuring failed, see above"
   }
   ninja -C "$folder"

@@ -16,15 +16,9 @@ namespace {
 
 // Enough pieces to balance a few cores, few enough that a piece stays worth its function call.
 constexpr std::int64_t kMaxPieces = 32;
-// Ops of one stream follow each other within microseconds; sleeping in between would cost more
-// than this many looks at the clock-free flag (about 10 us).
-constexpr int kSpins = 400;
-
-inline void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
+// Ops of one stream follow each other within microseconds; sleeping in between would cost more than
+// this many looks (some ten microseconds). Yielding lets whoever has work take the core meanwhile.
+constexpr int kLooks = 40;
 
 // One parallel_for in progress. Lives on its caller's stack.
 struct Job {
@@ -70,8 +64,8 @@ struct Workers::State {
   void serve() {
     std::uint64_t seen = 0;
     for (;;) {
-      for (int i = 0; i < kSpins && posted.load(std::memory_order_relaxed) == seen; ++i) {
-        pause_briefly();
+      for (int i = 0; i < kLooks && posted.load(std::memory_order_relaxed) == seen; ++i) {
+        std::this_thread::yield();
       }
       Job* mine = nullptr;
       {
@@ -106,8 +100,8 @@ struct Workers::State {
       const std::lock_guard lock(mutex);
       job = nullptr;  // a helper that wakes up late finds nothing to join
     }
-    for (int i = 0; i < kSpins && helpers_hint.load(std::memory_order_relaxed) != 0; ++i) {
-      pause_briefly();
+    for (int i = 0; i < kLooks && helpers_hint.load(std::memory_order_relaxed) != 0; ++i) {
+      std::this_thread::yield();
     }
     std::unique_lock lock(mutex);
     // hazard: the helpers' writes of their pieces before the caller's reads of the result

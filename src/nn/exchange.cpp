@@ -59,11 +59,11 @@ void exchange(const NodeCtx& ctx, std::vector<AllToAll::Part> parts, bool to_exp
   Blocks tokens = token_side(ctx.dims, routing(ctx));
   Blocks experts = expert_side(ctx.dims, routing(ctx));
   if (!to_experts) std::swap(tokens, experts);
-  ep_comm(ctx).all_to_all(ctx.stream, {std::move(parts), std::move(tokens), std::move(experts)});
-  if (ctx.alltoall_delay_us > 0.0) {
+  if (ctx.alltoall_delay_us > 0.0) {  // before the rows: on a network they are there at the end
     const std::chrono::duration<double, std::micro> delay(ctx.alltoall_delay_us);
     ctx.stream.call([delay] { std::this_thread::sleep_for(delay); });
   }
+  ep_comm(ctx).all_to_all(ctx.stream, {std::move(parts), std::move(tokens), std::move(experts)});
 }
 
 }  // namespace

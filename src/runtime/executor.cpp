@@ -132,6 +132,7 @@ void Executor::State::run_one(const Instr& instr, const StepInput& input) {
       .loss_chunk = rank.config.train.loss_chunk_tokens};
   run_node(instr.node, instr.phase, ctx);
   if (instr.node == NodeKind::kCounts) copy_counts(instr, stream);
+  memory.release(stream, instr);
 }
 
 // The host learns the counts from copies made in stream order behind the counts node, so the event
@@ -176,6 +177,7 @@ void Executor::State::transfer(const Instr& instr, Stream& stream) {
     peer_comm(instr.lane).send(stream, view, kReceiver);
   else
     peer_comm(instr.lane).recv(stream, view, kSender);
+  memory.release(stream, instr);
 }
 
 bool Executor::State::holds_tied_copy(int chunk) const {

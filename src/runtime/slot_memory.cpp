@@ -21,7 +21,7 @@ SlotMemory::SlotMemory(Device& device, const Program& program, const ModelDims& 
       program_(program),
       dims_(dims),
       qk_norm_(qk_norm),
-      poison_(poison),
+      poison_(poison ? device.make_stream("poison", 0) : nullptr),
       kinds_(static_cast<std::size_t>(program.num_buffers), SlotKind::kParams),
       buffers_(static_cast<std::size_t>(program.num_buffers)) {
   for (const Slot& slot : program.slots)
@@ -29,7 +29,49 @@ SlotMemory::SlotMemory(Device& device, const Program& program, const ModelDims& 
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (sized_by_counts(kinds_[i])) continue;
     const auto bytes = static_cast<std::size_t>(slot_layout(kinds_[i], dims_, qk_norm_, 0).bytes);
-    buffers_[i] = device_.alloc(bytes, fmt::format("slot buffer {}#{}", name_of(kinds_[i]), i));
+    buffers_[i] = allocate(bytes, kinds_[i], i);
+  }
+  if (poison_) find_last_reads();
+}
+
+Buffer SlotMemory::allocate(std::size_t bytes, SlotKind kind, std::size_t buffer) {
+  Buffer memory = device_.alloc(bytes, fmt::format("slot buffer {}#{}", name_of(kind), buffer));
+  if (poison_ && bytes > 0) {
+    device_.fill(*poison_, memory.data(), kPoisonByte, bytes);
+    // hazard: the poison before the first node that writes the memory. A stream of its own: a lane
+    // may be waiting for a peer that waits for this rank.
+    poison_->sync();
+  }
+  return memory;
+}
+
+// Where reads lie on several lanes, or a slot is changed after a read, the last one in the program
+// need not be the last one in time.
+void SlotMemory::find_last_reads() {
+  constexpr std::int32_t kNone = -1, kUnknown = -2;
+  last_reads_.assign(program_.slots.size(), kNone);
+  const auto lane_of = [&](std::int32_t i) {
+    return program_.instrs[static_cast<std::size_t>(i)].lane;
+  };
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(program_.instrs.size()); ++i)
+    for (const SlotAccess& use : program_.instrs[static_cast<std::size_t>(i)].uses) {
+      std::int32_t& last = last_reads_[static_cast<std::size_t>(use.slot)];
+      if (last == kUnknown) continue;
+      if (use.access == Access::kRead)
+        last = last == kNone || lane_of(last) == lane_of(i) ? i : kUnknown;
+      else if (last != kNone)
+        last = kUnknown;
+    }
+}
+
+void SlotMemory::release(Stream& stream, const Instr& instr) {
+  if (!poison_) return;
+  const auto index = static_cast<std::int32_t>(&instr - program_.instrs.data());
+  for (const SlotAccess& use : instr.uses) {
+    const Slot& slot = program_.slots[static_cast<std::size_t>(use.slot)];
+    if (persistent(slot.kind) || last_reads_[static_cast<std::size_t>(use.slot)] != index) continue;
+    const Buffer& memory = buffers_[static_cast<std::size_t>(slot.buffer)];
+    device_.fill(stream, memory.data(), kPoisonByte, memory.bytes());
   }
 }
 
@@ -57,8 +99,7 @@ void SlotMemory::grow(std::size_t buffer, const Slot& slot, std::int64_t bytes,
                       std::int64_t received) {
   Buffer larger;
   try {
-    larger = device_.alloc(static_cast<std::size_t>(with_headroom(bytes)),
-                           fmt::format("slot buffer {}#{}", name_of(slot.kind), buffer));
+    larger = allocate(static_cast<std::size_t>(with_headroom(bytes)), slot.kind, buffer);
   } catch (const Error& error) {
     throw_error(error.code(),
                 "{} of layer {}, micro-batch {} needs {} bytes for {} received rows: {}. Lower "

@@ -7,7 +7,41 @@
 namespace tandem {
 namespace {
 
-constexpr LaneSet kReceiving = bit(Lane::kRecvFwd) | bit(Lane::kRecvBwd);
+// Decides whether the writer of a slot that will be sent may wait for the latest SEND of its
+// direction. A SEND lasts until its receiver takes it, so such a wait could close a circle around
+// the ring of stages. Let every stage run one task of a direction per tick, task k of the r-th
+// stage along the direction in tick k + r. Then the transfer of its task j takes place in tick
+// j + r, between task j here and there; at the end of the ring `late` ticks later, because the
+// first stage takes the micro-batches of a group only after it has fed all of them. The RECV of
+// task i belongs to tick i - 1 + r. Waits that point to an earlier tick never form a circle.
+class LatestSends {
+ public:
+  LatestSends(const PipelineShape& shape, int stage) : shape_(shape), stage_(stage) {}
+
+  void sent(const Instr& send) { latest_[static_cast<std::size_t>(send.dir)] = task_index(send); }
+
+  [[nodiscard]] bool may_await(const Instr& writer) const {
+    const int end_of_ring = writer.dir == Dir::kFwd ? shape_.pp - 1 : 0;
+    const int late = stage_ == end_of_ring ? shape_.group - shape_.pp : 0;
+    const int age = task_index(writer) - latest_[static_cast<std::size_t>(writer.dir)];
+    // A chunk without layers receives what it sends. Without a ring there is no circle.
+    if (writer.op == Op::kRecv) return shape_.vpp == 1 || age >= late + 2;
+    return age >= late;  // a node: it writes at the end of its tick
+  }
+
+ private:
+  // Position of the task among those of its direction.
+  [[nodiscard]] int task_index(const Instr& instr) const {
+    const int first = instr.microbatch / shape_.group * shape_.group;
+    const int size = std::min(shape_.group, shape_.microbatches - first);
+    const int chunk = instr.dir == Dir::kFwd ? instr.chunk : shape_.vpp - 1 - instr.chunk;
+    return first * shape_.vpp + chunk * size + instr.microbatch - first;
+  }
+
+  PipelineShape shape_;
+  int stage_;
+  std::array<int, 2> latest_{};  // by direction: index of the task sent last
+};
 
 class Binder {
  public:
@@ -16,16 +50,13 @@ class Binder {
         order_(EventMode::kPerDirection),
         records_(recording_instrs(program_, options.delay_wgrad)),
         last_use_(program_.slots.size(), -1),
-        sent_(program_.slots.size(), 0) {
+        sent_(program_.slots.size(), 0),
+        sends_(options.shape, program_.stage) {
     for (std::size_t i = 0; i < program_.instrs.size(); ++i)
       for (const SlotAccess& use : program_.instrs[i].uses) {
         last_use_[static_cast<std::size_t>(use.slot)] = static_cast<std::int32_t>(i);
         if (program_.instrs[i].op == Op::kSend) sent_[static_cast<std::size_t>(use.slot)] = 1;
       }
-    const int stage = program_.stage, last = program_.pp - 1;
-    const int late = options.shape.group - program_.pp;
-    sends_[0].late = stage == last ? late : 0;
-    sends_[1].late = stage == 0 ? late : 0;
     program_.num_buffers = 0;
     for (Slot& slot : program_.slots) slot.buffer = -1;
   }
@@ -41,26 +72,8 @@ class Binder {
     return program_.slots[static_cast<std::size_t>(use.slot)];
   }
 
-  // Tasks of a direction since its last SEND; a task is known by its nodes.
-  struct Sends {
-    int late = 0;  // tasks that a receiver may run behind: the far end of the ring takes the
-                   // micro-batches of a group only after it has fed all of them
-    int tasks_since = 0;
-    std::int32_t chunk = -1, microbatch = -1;
-  };
-
-  void follow_tasks(const Instr& instr) {
-    Sends& sends = sends_[static_cast<std::size_t>(instr.dir)];
-    if (instr.op == Op::kSend) sends.tasks_since = 0;
-    if (instr.op != Op::kRun) return;
-    if (instr.chunk == sends.chunk && instr.microbatch == sends.microbatch) return;
-    sends.chunk = instr.chunk;
-    sends.microbatch = instr.microbatch;
-    ++sends.tasks_since;
-  }
-
   void enqueue(std::int32_t index, const Instr& instr) {
-    follow_tasks(instr);
+    if (instr.op == Op::kSend) sends_.sent(instr);
     uses_.clear();
     for (const SlotAccess& use : instr.uses)
       if (slot_of(use).buffer >= 0) uses_.push_back({slot_of(use).buffer, use.access});
@@ -101,9 +114,8 @@ class Binder {
     const SlotKind kind = slot_of(use).kind;
     if (!persistent(kind)) {
       const bool sent = is_sent(use.slot);
-      const Sends& sends = sends_[static_cast<std::size_t>(instr.dir)];
       std::int32_t buffer = -1;
-      if (sent) buffer = take(free_list(kind, true), instr, clock, sends.tasks_since >= sends.late);
+      if (sent) buffer = take(free_list(kind, true), instr, clock, sends_.may_await(instr));
       if (buffer < 0) buffer = take(free_list(kind, false), instr, clock, instr.op == Op::kRecv);
       if (buffer >= 0) return buffer;
     }
@@ -142,8 +154,8 @@ class Binder {
   std::vector<char> records_;
   std::vector<std::int32_t> last_use_;  // by slot: instruction
   std::vector<char> sent_;              // by slot
+  LatestSends sends_;
   std::array<std::array<std::vector<std::int32_t>, 2>, kNumSlotKinds> free_;
-  std::array<Sends, 2> sends_;   // by direction
   std::vector<BufferUse> uses_;  // of the instruction being enqueued
 };
 

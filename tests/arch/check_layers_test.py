@@ -76,6 +76,7 @@ class Rules(unittest.TestCase):
             self.fires("src/base/x.cpp:1: conditional compilation", src__base__x_cpp=directive + "\n#endif\n")
         self.fires("conditional", src__base__x_cpp="#if defined(TANDEM_X)\n#endif\n")
         self.fires("conditional", src__base__x_cpp="#if defined(__AVX2__) && X\n#endif\n")
+        self.silent(src__base__x_cpp="#if defined(__A__) && !defined(__B__)\n#elif __C__\n#endif\n")
         self.silent(src__base__x_cpp="#if defined(__SSE4_2__)\n#endif\n#ifdef __x86_64__\n#endif\n")
         self.silent(src__base__x_cpp="// #ifdef X\n/*\n#if 1\n*/\n#define IF 1\n")
 

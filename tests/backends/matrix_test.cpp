@@ -107,7 +107,7 @@ TEST_CASE("grouped gemm") {
       check_grouped(backend, {0, 0, 0}, 4, 6, dtype);
       check_grouped(backend, {7}, 3, 5, dtype);
       check_grouped(backend, {0, 300, 0, 0}, 70, 90, dtype);
-      check_grouped(backend, {150, 1, 260}, 65, 100, dtype);
+      check_grouped(backend, {40, 520, 1, 260}, 70, 120, dtype);  // several pieces each
     }
   });
 }

@@ -1,9 +1,9 @@
-// The CPU kernels' own exponential against the library's.
+// The CPU kernels' own exponential, roundings and shuffles.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
-#include "ops/cpu/simd.h"
+#include "ops/cpu/transpose.h"
 
 namespace tandem::cpu {
 namespace {
@@ -39,6 +39,27 @@ TEST_CASE("vector exponential at the edges") {
   CHECK(exp_of_one(-1e30F) == 0);
   CHECK(exp_of_one(-kInf) == 0);
   CHECK(std::isnan(exp_of_one(NAN)));
+}
+
+TEST_CASE("every NaN narrows to a NaN") {
+  for (const std::uint32_t bits : {0x7fffffffU, 0xffffffffU, 0x7f800001U, 0x7fc00000U}) {
+    BF16 out[kLanes];
+    CHECK(std::isnan(to_float(from_float<BF16>(std::bit_cast<float>(bits)))));
+    const IntVec lanes = IntVec{} + bits;
+    narrow(out, std::bit_cast<Vec>(lanes));
+    CHECK(std::isnan(to_float(out[0])));
+  }
+}
+
+TEST_CASE("squares of sixteen transpose") {
+  Vec square[kLanes];
+  for (int i = 0; i < kLanes; ++i)
+    for (int j = 0; j < kLanes; ++j) square[i][j] = static_cast<float>(i * kLanes + j);
+  transpose(square);
+  bool right = true;
+  for (int i = 0; i < kLanes; ++i)
+    for (int j = 0; j < kLanes; ++j) right &= square[i][j] == static_cast<float>(j * kLanes + i);
+  CHECK(right);
 }
 
 }  // namespace

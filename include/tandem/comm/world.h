@@ -1,5 +1,6 @@
-// World: all ranks of a job, as MPI processes or as threads of one process. Creates communicators and offers the few
-// blocking host-side calls that start-up and step boundaries need. Nothing here has static storage.
+// World: all ranks of a job, as MPI processes or as threads of one process. Creates communicators
+// and offers the few blocking host-side calls that start-up and step boundaries need. Nothing here
+// has static storage.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,7 @@ class World {
   virtual ~World() = default;
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  [[nodiscard]] virtual int local_rank() const = 0;   // among the ranks of this host
+  [[nodiscard]] virtual int local_rank() const = 0;  // among the ranks of this host
   [[nodiscard]] virtual int local_size() const = 0;
 
   // Collective over all ranks of the world, in the same order everywhere. `members` differ by rank;
@@ -33,7 +34,7 @@ class World {
   virtual double sum(double value) = 0;
   virtual double max(double value) = 0;
   virtual std::string broadcast(const std::string& bytes, int root) = 0;
-  virtual std::vector<std::string> gather(const std::string& bytes) = 0;   // by rank, on every rank
+  virtual std::vector<std::string> gather(const std::string& bytes) = 0;  // by rank, on every rank
 
   // Throws Error(kComm) once the library under a communicator of this process has failed by
   // itself, where no call of ours would notice. Any thread; does not wait.

@@ -124,8 +124,8 @@ std::unique_ptr<Device> make_cpu_device(const CpuOptions& options);
 struct CudaOptions {
   int ordinal = 0;      // which GPU of those this process sees
   int compute_sms = 0;  // multiprocessors persistent kernels may fill; 0 = all
-  // Same inputs, same bits. Without it the attention's backward pass is faster and needs less memory
-  // for long sequences, but its last bits vary from run to run.
+  // Same inputs, same bits. Without it the attention's backward pass is faster and needs less
+  // memory for long sequences, but its last bits vary from run to run.
   bool deterministic = true;
 };
 // Throws Error(kUsage) saying why where this build or this machine has no CUDA device.

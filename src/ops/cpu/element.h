@@ -58,6 +58,12 @@ inline void expect(const View& view, DType dtype, std::int64_t rows, std::int64_
   TANDEM_CHECK(view.dtype == dtype, "{}: dtype", what);
 }
 
+// For vectors, whichever way they lie.
+inline void expect_vector(const View& view, DType dtype, std::int64_t size, const char* what) {
+  TANDEM_CHECK(view.size() == size, "{}: size", what);
+  TANDEM_CHECK(view.dtype == dtype, "{}: dtype", what);
+}
+
 // Throws Error(kBadInput) naming the first of the i32 `ids` outside [0, limit) and its position.
 void check_ids(const View& ids, std::int64_t limit, const char* what);
 

@@ -6,7 +6,7 @@ namespace tandem::cpu {
 void run(const ops::RmsNormFwd& op, Workers& workers) {
   const std::int64_t rows = op.x.rows, n = op.x.cols;
   expect(op.y, op.x.dtype, rows, n, "rms norm: y");
-  expect(op.w, op.x.dtype, n, 1, "rms norm: w");
+  expect_vector(op.w, op.x.dtype, n, "rms norm: w");
   TANDEM_CHECK(op.rstd.size() == rows, "rms norm: rstd");
   with_element(op.x, "rms norm: x", [&]<class T>(Tag<T>) {
     for_rows(workers, rows, 2 * n, [&](std::int64_t t) {
@@ -21,7 +21,7 @@ void run(const ops::RmsNormFwd& op, Workers& workers) {
 void run(const ops::RmsNormApply& op, Workers& workers) {
   const std::int64_t rows = op.x.rows, n = op.x.cols;
   expect(op.y, op.x.dtype, rows, n, "rms norm: y");
-  expect(op.w, op.x.dtype, n, 1, "rms norm: w");
+  expect_vector(op.w, op.x.dtype, n, "rms norm: w");
   TANDEM_CHECK(op.rstd.size() == rows, "rms norm: rstd");
   with_element(op.x, "rms norm: x", [&]<class T>(Tag<T>) {
     for_rows(workers, rows, n, [&](std::int64_t t) {
@@ -35,8 +35,8 @@ void run(const ops::RmsNormBwd& op, Workers& workers) {
   const std::int64_t rows = op.x.rows, n = op.x.cols;
   expect(op.d_y, op.x.dtype, rows, n, "rms norm backward: d_y");
   expect(op.d_x, op.x.dtype, rows, n, "rms norm backward: d_x");
-  expect(op.w, op.x.dtype, n, 1, "rms norm backward: w");
-  expect(op.d_w, DType::kF32, n, 1, "rms norm backward: d_w");
+  expect_vector(op.w, op.x.dtype, n, "rms norm backward: w");
+  expect_vector(op.d_w, DType::kF32, n, "rms norm backward: d_w");
   TANDEM_CHECK(op.rstd.size() == rows, "rms norm backward: rstd");
   with_element(op.x, "rms norm backward: x", [&]<class T>(Tag<T>) {
     const T* add = op.add.as<T>();

@@ -36,8 +36,8 @@ void check_qk(const Op& op, const View& qkv, const Pieces& pieces) {
   check_qkv(qkv, op.shape, "qk norm");
   const std::int64_t width = (op.shape.heads + op.shape.kv_heads) * op.shape.head_dim;
   expect(op.raw, qkv.dtype, qkv.rows, width, "qk norm: raw");
-  expect(op.w_q, qkv.dtype, pieces.q_width, 1, "qk norm: w_q");
-  expect(op.w_k, qkv.dtype, pieces.k_width, 1, "qk norm: w_k");
+  expect_vector(op.w_q, qkv.dtype, pieces.q_width, "qk norm: w_q");
+  expect_vector(op.w_k, qkv.dtype, pieces.k_width, "qk norm: w_k");
   expect(op.rstd, DType::kF32, qkv.rows, pieces.count(), "qk norm: rstd");
 }
 
@@ -100,8 +100,8 @@ void run(const ops::QkNormFwd& op, Workers& workers) {
 void run(const ops::QkNormBwd& op, Workers& workers) {
   const Pieces pieces(op.shape, op.full);
   check_qk(op, op.d_qkv, pieces);
-  expect(op.d_w_q, DType::kF32, pieces.q_width, 1, "qk norm backward: d_w_q");
-  expect(op.d_w_k, DType::kF32, pieces.k_width, 1, "qk norm backward: d_w_k");
+  expect_vector(op.d_w_q, DType::kF32, pieces.q_width, "qk norm backward: d_w_q");
+  expect_vector(op.d_w_k, DType::kF32, pieces.k_width, "qk norm backward: d_w_k");
   const std::int64_t width = op.raw.cols, w_width = pieces.q_width + pieces.k_width;
   struct Both;
   float* d_w = scratch<Both>(w_width);

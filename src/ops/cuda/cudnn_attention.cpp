@@ -236,7 +236,7 @@ struct Scratch {
     const auto rounded = [](std::int64_t floats) {
       return (static_cast<std::size_t>(floats) * sizeof(float) + 255) / 256 * 256;
     };
-    const std::size_t deltas = rounded(s.rows() * s.heads);
+    const std::size_t deltas = s.pass == Pass::kForward ? 0 : rounded(s.rows() * s.heads);
     const bool sums = s.pass == Pass::kBackward;
     const std::size_t d_q_sums = sums ? rounded(s.rows() * s.q_width()) : 0;
     auto* base =

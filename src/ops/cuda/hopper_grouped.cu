@@ -72,6 +72,7 @@ bool fits(std::int64_t experts, const View& a, const View& b, const View& c) {
 }
 
 Stack stack(const View& v, std::int64_t matrices, int box_rows) {
+  TANDEM_CHECK(v.rows % matrices == 0, "grouped gemm: {} rows for {} matrices", v.rows, matrices);
   return {v.data, v.dtype, matrices, v.rows / matrices, v.cols, box_rows};
 }
 

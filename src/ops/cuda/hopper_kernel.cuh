@@ -243,7 +243,6 @@ __device__ __forceinline__ void add_rows(const Outputs& d, unsigned char* out,
 #pragma unroll
   for (int q = 0; q < kTileCols / kAddCols; ++q) {
     const int col = tile.col + q * kAddCols;
-    if (col >= p.cols) break;
     unsigned char* box = out + (group * kAddBoxes + q % kAddBoxes) * kBoxBytes;
     // hazard: TMA's reads of the box that was here before the warpgroup overwrites it
     if (leader) wait_boxes_read<kAddBoxes - 1>();
@@ -257,7 +256,9 @@ __device__ __forceinline__ void add_rows(const Outputs& d, unsigned char* out,
     }
     async_fence();                  // hazard: this thread's writes of the box and TMA's reads
     named_sync<kGroup>(1 + group);  // hazard: all threads' writes before the leader starts TMA
-    if (leader) add_box(map, {col, tile.row + group * kGroupRows, tile.expert}, box);
+    if (!leader) continue;
+    if (col < p.cols) add_box(map, {col, tile.row + group * kGroupRows, tile.expert}, box);
+    commit_boxes();  // a group a box, also where there is none to add: the waits above count groups
   }
 }
 

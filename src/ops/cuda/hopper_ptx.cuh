@@ -108,14 +108,18 @@ __device__ __forceinline__ void prefetch_box(const CUtensorMap& map, BoxAt at) {
                : "memory");
 }
 
-// Adds a box of floats to memory, as a group of its own.
+// Adds a box of floats to memory.
 __device__ __forceinline__ void add_box(const CUtensorMap& map, BoxAt at, const void* from) {
   asm volatile(
       "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
-      " [%0, {%1, %2, %3}], [%4];\n"
-      "cp.async.bulk.commit_group;" ::"l"(&map),
+      " [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
       "r"(at.col), "r"(at.row), "r"(at.matrix), "r"(shared_address(from))
       : "memory");
+}
+
+// Ends a group of added boxes, which may be empty.
+__device__ __forceinline__ void commit_boxes() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 // Until at most Pending of this thread's groups still read shared memory.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <sstream>
 #include <thread>
 
@@ -19,6 +20,7 @@ std::string captured(int descriptor, const std::function<void()>& body) {
   char path[] = "/tmp/tandem_log_XXXXXX";
   const int file = mkstemp(path);
   REQUIRE(file >= 0);
+  std::cout.flush();  // Catch names its filters there; they are not the log's
   const int saved = dup(descriptor);
   dup2(file, descriptor);
   body();

@@ -119,6 +119,40 @@ TEST_CASE("programs are sound, and per-direction events never cross directions")
     }
 }
 
+TEST_CASE("no legal shape deadlocks when sends wait for their receivers") {
+  std::uint32_t state = 1;
+  const auto below = [&](int n) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<int>((state >> 16) % static_cast<std::uint32_t>(n));
+  };
+  int shapes = 0;
+  for (const bool overlap : {false, true})
+    for (const int pp : {1, 2, 3, 4})
+      for (const int vpp : {1, 2, 3})
+        for (const int group : {pp, pp + 1, 2 * pp, 3 * pp + 1})
+          for (const int microbatches : {1, 2, 4, 5, 8, 9, 16}) {
+            if ((pp == 1 || vpp == 1) && group != pp) continue;
+            const int rest = microbatches % group;
+            if (vpp > 1 && rest != 0 && rest < pp) continue;
+            std::vector<int> layers(static_cast<std::size_t>(pp * vpp), 0), moe;
+            for (int layer = 0; layer < pp * vpp; ++layer) {
+              ++layers[static_cast<std::size_t>(below(pp * vpp))];
+              moe.push_back(below(2));
+            }
+            LowerOptions options =
+                lower_by_hand({pp, vpp, microbatches, group, overlap}, layers, moe);
+            options.delay_wgrad = below(2) == 0;
+            CAPTURE(name(options), layers, moe);
+            for (const ProgramKind kind : {ProgramKind::kTraining, ProgramKind::kEvaluation}) {
+              const CheckReport report = check_programs(build_all(options, kind), 3);
+              for (const Finding& finding : report.findings) UNSCOPED_INFO(finding.what);
+              REQUIRE(report.ok());
+            }
+            ++shapes;
+          }
+  CHECK(shapes > 200);
+}
+
 TEST_CASE("no WAIT can be removed unnoticed") {
   long removed = 0;
   for (const LowerOptions& options : sound_samples()) {
