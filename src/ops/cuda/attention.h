@@ -11,9 +11,11 @@ void plain_attention(const ops::AttentionFwd& op, CudaStream& stream);
 void plain_attention(const ops::AttentionBwd& op, CudaStream& stream);
 
 // cuDNN's engines for bf16. False where cuDNN is missing or refuses the shape; nothing was enqueued
-// then. On a stream that is not deterministic the backward pass adds d_q with atomics, so that its
-// last bits vary from run to run; on one that is, it keeps the scores' gradients instead, which takes
-// up to about 1 GiB more workspace.
+// then. Probabilities and the gradients of scores are rounded to bf16 before they are multiplied,
+// and so are the gradients of k and v of one query head before heads that share them are summed. On
+// a stream that is not deterministic the backward pass adds d_q with atomics, so that its last bits
+// vary from run to run; on one that is, it keeps the scores' gradients instead, which takes up to
+// about 1 GiB more workspace.
 bool cudnn_attention(const ops::AttentionFwd& op, CudaStream& stream);
 bool cudnn_attention(const ops::AttentionBwd& op, CudaStream& stream);
 
