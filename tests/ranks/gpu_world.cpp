@@ -38,8 +38,7 @@ class GpuWorld::Mirror : public Comm {
     });
   }
   void all_reduce(Stream& stream, View inout, ReduceOp op) override {
-    call(stream, inout, inout,
-         [this, op](View in, View) { comm_->all_reduce(*stream_, in, op); });
+    call(stream, inout, inout, [this, op](View in, View) { comm_->all_reduce(*stream_, in, op); });
   }
   void reduce_scatter(Stream& stream, View in, View out) override {
     call(stream, in, out, [this](View a, View b) { comm_->reduce_scatter(*stream_, a, b); });

@@ -60,3 +60,19 @@ TEST_CASE("a long message is cut into parts that cover it") {
   CHECK(parts(25, 10) == Parts{{0, 10}, {10, 10}, {20, 5}});
   CHECK(parts(std::size_t{5} << 30, kLargestPart).size() == 5);
 }
+
+TEST_CASE("runs are the longest that are consecutive on both sides") {
+  using Run = std::vector<std::int64_t>;
+  std::vector<Run> runs;
+  const auto keep = [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
+    runs.push_back({from, to, rows});
+  };
+  for_each_run({{2, 3}, {5, 0}, {5, 2}, {9, 1}}, {{0, 1}, {1, 4}, {20, 0}, {5, 1}}, keep);
+  CHECK(runs == std::vector<Run>{{2, 0, 5}, {9, 5, 1}});
+  runs.clear();
+  for_each_run({{4, 4}}, {{8, 1}, {0, 3}}, keep);
+  CHECK(runs == std::vector<Run>{{4, 8, 1}, {5, 0, 3}});
+  runs.clear();
+  for_each_run({{0, 0}}, {}, keep);
+  CHECK(runs.empty());
+}
