@@ -19,7 +19,7 @@ class HopperStream {
     int device = 0, major = 0;
     TANDEM_CUDA_CHECK(cudaGetDevice(&device));
     TANDEM_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    if (major != 9) return;
+    if (major != 9 || !built()) return;
     allow_shared<Form::kForward>();
     allow_shared<Form::kBackwardInput>();
     allow_shared<Form::kWeight>();
@@ -45,6 +45,13 @@ class HopperStream {
   }
 
  private:
+  // Built for plain sm_90, without the instructions of sm_90a, the kernel is empty. It then needs
+  // next to no registers.
+  static bool built() {
+    cudaFuncAttributes attributes{};
+    TANDEM_CUDA_CHECK(cudaFuncGetAttributes(&attributes, hopper::grouped_product<Form::kForward>));
+    return attributes.numRegs > hopper::kProducerRegisters;
+  }
   template <Form F>
   static void allow_shared() {
     static_assert(hopper::kSharedBytes<F> <= std::size_t{227} * 1024);

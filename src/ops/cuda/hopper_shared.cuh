@@ -1,0 +1,54 @@
+// What a block of the grouped products shares: sizes, stages, barriers, the queue of tiles.
+// Private.
+#pragma once
+
+#include "hopper_ptx.cuh"
+#include "hopper_tiles.cuh"
+#include "hopper_wgmma.cuh"
+
+namespace tandem::cuda::hopper {
+
+inline constexpr int kGroup = 128;    // threads of a warpgroup
+inline constexpr int kConsumers = 2;  // warpgroups 0 and 1; the producer is the last
+inline constexpr int kThreads = (kConsumers + 1) * kGroup;
+inline constexpr int kConsumerWarps = kConsumers * kGroup / kWarp;
+inline constexpr int kGroupRows = kTileRows / kConsumers;
+inline constexpr int kQueue = 4;  // tiles the producer may be ahead
+inline constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // 64512 of 65536 in all
+
+inline constexpr int kLeftBoxes = kTileRows / kBoxRow, kRightBoxes = kTileCols / kBoxRow;
+inline constexpr int kStageBytes = (kLeftBoxes + kRightBoxes) * kBoxBytes;
+static_assert(kTileDepth == kBoxRow && kGroupRows == kBoxRow);
+
+// d_w leaves through shared memory in boxes of 64 rows of 32 floats, four in flight a warpgroup.
+inline constexpr int kAddCols = 32, kAddBoxes = 4;
+
+// What one launch of a stream leaves for the next: zeros. Launches in flight may not share one.
+struct TileCounter {
+  unsigned drawn, finished;
+};
+
+template <Form F>
+inline constexpr bool kLeftCrossed = F == Form::kWeight;
+template <Form F>
+inline constexpr bool kRightCrossed = F != Form::kForward;
+template <Form F>
+inline constexpr int kStages = F == Form::kWeight ? 3 : 4;
+
+template <Form F>
+struct Shared {
+  alignas(1024) unsigned char stage[kStages<F>][kStageBytes];
+  alignas(1024) unsigned char out[F == Form::kWeight ? kConsumers * kAddBoxes * kBoxBytes
+                                                     : kConsumerWarps * 16 * 128];
+  std::uint64_t full[kStages<F>], empty[kStages<F>], queued[kQueue], taken[kQueue];
+  volatile int queue[kQueue];
+  TileTable table;
+};
+template <Form F>
+inline constexpr std::size_t kSharedBytes = sizeof(Shared<F>) + 1024;  // to align it
+
+struct Maps {
+  const CUtensorMap &left, &right, &out;
+};
+
+}  // namespace tandem::cuda::hopper

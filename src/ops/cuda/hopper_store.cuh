@@ -1,0 +1,74 @@
+// How a consumer warpgroup of the grouped products hands its outputs to memory. Private.
+#pragma once
+
+#include "hopper_shared.cuh"
+
+namespace tandem::cuda::hopper {
+
+// Rounds to bf16 and stores the rows inside the expert, 64 columns at a time by way of shared
+// memory: a warp's outputs lie in 2-element pieces, memory wants whole lines.
+__device__ __forceinline__ void store_rows(const Outputs& d, unsigned char* out, bf16* y,
+                                           const Tile& tile, int group, const Problem& p) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
+  unsigned char* mine = out + threadIdx.x / kWarp * 16 * 128;  // 16 rows of 64 columns, swizzled
+  const auto piece = [&](int row, int eight) {
+    return mine + row * 128 + ((eight ^ (row & 7)) << 4);
+  };
+  const int first = tile.row + group * kGroupRows + warp * 16;
+  bf16* rows = y + std::int64_t{tile.first_row + first} * p.cols;
+#pragma unroll
+  for (int q = 0; q < kTileCols / 64; ++q) {
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {  // two blocks of 8 columns, each of two blocks of 8 rows
+      std::uint32_t r[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = (q * 8 + j) * 4 + 2 * i;
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(d.v[at], d.v[at + 1]);
+        r[i] = reinterpret_cast<const std::uint32_t&>(pair);
+      }
+      store_matrices(piece(lane % 8 + lane / 8 % 2 * 8, j + lane / 16), r);
+    }
+    __syncwarp();  // hazard: the warp's 16 rows written before they are read line by line
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = i * 4 + lane / 8, col = tile.col + q * 64 + lane % 8 * 8;
+      const uint4 line = *reinterpret_cast<const uint4*>(piece(row, lane % 8));
+      if (first + row < tile.height && col < p.cols)
+        *reinterpret_cast<uint4*>(rows + std::int64_t{row} * p.cols + col) = line;
+    }
+    __syncwarp();  // hazard: these reads before the next 64 columns overwrite them
+  }
+}
+
+// Adds the outputs to d_w: boxes in shared memory, TMA does the additions and drops what lies
+// outside the expert's matrix.
+__device__ __forceinline__ void add_rows(const Outputs& d, unsigned char* out,
+                                         const CUtensorMap& map, const Tile& tile, int group,
+                                         const Problem& p) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
+  const bool leader = threadIdx.x % kGroup == 0;
+  const int row = warp * 16 + lane / 4;  // and 8 below
+#pragma unroll
+  for (int q = 0; q < kTileCols / kAddCols; ++q) {
+    const int col = tile.col + q * kAddCols;
+    unsigned char* box = out + (group * kAddBoxes + q % kAddBoxes) * kBoxBytes;
+    // hazard: TMA's reads of the box that was here before the warpgroup overwrites it
+    if (leader) wait_boxes_read<kAddBoxes - 1>();
+    named_sync<kGroup>(1 + group);
+#pragma unroll
+    for (int j = 0; j < kAddCols / 8; ++j) {
+      const int at = (q * 4 + j) * 4, four = 2 * j + lane % 4 / 2;
+      unsigned char* to = box + row * 128 + ((four ^ (row & 7)) << 4) + lane % 2 * 8;
+      *reinterpret_cast<float2*>(to) = make_float2(d.v[at], d.v[at + 1]);
+      *reinterpret_cast<float2*>(to + 8 * 128) = make_float2(d.v[at + 2], d.v[at + 3]);
+    }
+    async_fence();                  // hazard: this thread's writes of the box and TMA's reads
+    named_sync<kGroup>(1 + group);  // hazard: all threads' writes before the leader starts TMA
+    if (!leader) continue;
+    if (col < p.cols) add_box(map, {col, tile.row + group * kGroupRows, tile.expert}, box);
+    commit_boxes();  // a group a box, also where there is none to add: the waits above count groups
+  }
+}
+
+}  // namespace tandem::cuda::hopper
