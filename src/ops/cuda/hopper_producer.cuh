@@ -39,8 +39,8 @@ __device__ __forceinline__ void prefetch_sums(const CUtensorMap& map, const Tile
       prefetch_box(map, {col, row, tile.expert});
 }
 
-// One thread. The first tile is the block's own number, the others are drawn, so a block that
-// starts late or runs slowly holds nobody up.
+// One thread. The first tile is the block's own number, the others are drawn: a block that runs
+// slowly, because its processor is shared, gets fewer.
 template <Form F>
 __device__ __forceinline__ void produce(Shared<F>& shared, const Maps& maps, const Problem& p,
                                         TileCounter* counter) {

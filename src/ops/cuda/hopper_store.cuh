@@ -65,9 +65,10 @@ __device__ __forceinline__ void add_rows(const Outputs& d, unsigned char* out,
     }
     async_fence();                  // hazard: this thread's writes of the box and TMA's reads
     named_sync<kGroup>(1 + group);  // hazard: all threads' writes before the leader starts TMA
-    if (!leader) continue;
-    if (col < p.cols) add_box(map, {col, tile.row + group * kGroupRows, tile.expert}, box);
-    commit_boxes();  // a group a box, also where there is none to add: the waits above count groups
+    if (leader) {
+      if (col < p.cols) add_box(map, {col, tile.row + group * kGroupRows, tile.expert}, box);
+      commit_boxes();  // a group a round, also where there is no box: the waits above count groups
+    }
   }
 }
 
