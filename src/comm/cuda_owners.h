@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "../device/cuda/check.h"
+#include "tandem/device/cuda_check.h"
 #include "tandem/device/cuda_stream.h"
 
 namespace tandem {

@@ -16,8 +16,9 @@ namespace {
 
 // One visible GPU is this rank's, whatever its local rank: launchers often show each rank just one.
 // Where a host has more ranks than GPUs, they share.
-std::unique_ptr<Device> open_cuda(World& world, int visible) {
-  return make_cuda_device({.ordinal = visible == 1 ? 0 : world.local_rank() % visible});
+std::unique_ptr<Device> open_cuda(World& world, const RunConfig& config, int visible) {
+  return make_cuda_device({.ordinal = visible == 1 ? 0 : world.local_rank() % visible,
+                           .deterministic = config.train.deterministic});
 }
 
 std::unique_ptr<Device> open_device(World& world, const RunConfig& config, Log& log) {
@@ -27,7 +28,7 @@ std::unique_ptr<Device> open_device(World& world, const RunConfig& config, Log& 
   const int threads = config.train.cpu_threads > 0 ? config.train.cpu_threads
                                                    : std::max(1, cores / world.local_size());
   auto device =
-      cuda ? open_cuda(world, std::max(1, visible)) : make_cpu_device({.threads = threads});
+      cuda ? open_cuda(world, config, std::max(1, visible)) : make_cpu_device({.threads = threads});
   if (world.rank() == 0)
     log.info("device   {}, {} rank(s) on {} core(s)", device->description(), world.size(), cores);
   return device;

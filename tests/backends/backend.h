@@ -97,6 +97,9 @@ class CpuBackend {
     cpu::run(op, workers_);
   }
 
+  // Rounding of attention's probabilities to their storage, in units of fp32's eps: none here.
+  [[nodiscard]] double attention_rounding(DType /*dtype*/) const { return 0; }
+
   // Of all bytes got so far.
   [[nodiscard]] std::uint64_t fingerprint() const { return fingerprint_; }
 
@@ -158,6 +161,10 @@ class CudaBackend {
   template <class Op>
   void run(const Op& op) {
     launch(*stream_, op);
+  }
+  // cuDNN multiplies probabilities, and their gradients, as bf16: 2^-9 of each term.
+  [[nodiscard]] double attention_rounding(DType dtype) const {
+    return dtype == DType::kBF16 ? 1 << 14 : 0;
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return host_.fingerprint(); }
 

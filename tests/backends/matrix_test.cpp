@@ -108,6 +108,8 @@ TEST_CASE("grouped gemm") {
       check_grouped(backend, {7}, 3, 5, dtype);
       check_grouped(backend, {0, 300, 0, 0}, 70, 90, dtype);
       check_grouped(backend, {40, 520, 1, 260}, 70, 120, dtype);  // several pieces each
+      check_grouped(backend, {5, 0, 1, 19}, 16, 8, dtype);        // widths that tensor cores take
+      check_grouped(backend, {40, 520, 1, 260}, 200, 136, dtype);
     }
   });
 }

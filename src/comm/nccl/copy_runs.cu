@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "../../device/cuda/check.h"
+#include "tandem/device/cuda_check.h"
 #include "copy_runs.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "../host_name.h"
-#include "check.h"
+#include "tandem/device/cuda_check.h"
 #include "tandem/base/error.h"
 #include "tandem/device/cuda_stream.h"
 #include "tandem/device/device.h"

@@ -1,7 +1,7 @@
 // Dense products on cuBLAS, fp32 accumulation, no TF32.
 #include <cublas_v2.h>
 
-#include "../../device/cuda/check.h"
+#include "tandem/device/cuda_check.h"
 #include "tandem/base/error.h"
 #include "tandem/ops/cuda.h"
 

@@ -3,7 +3,7 @@
 
 #include <cudaTypedefs.h>
 
-#include "../../device/cuda/check.h"
+#include "tandem/device/cuda_check.h"
 #include "tandem/base/dtype.h"
 
 namespace tandem::cuda::hopper {

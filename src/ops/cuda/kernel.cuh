@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "../../device/cuda/check.h"
+#include "tandem/device/cuda_check.h"
 #include "tandem/base/dtype.h"
 #include "tandem/base/error.h"
 #include "tandem/device/cuda_stream.h"

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "../../device/cuda/check.h"
+#include "tandem/device/cuda_check.h"
 #include "tandem/device/cuda_stream.h"
 
 namespace tandem::cuda {
