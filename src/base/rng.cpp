@@ -36,6 +36,19 @@ float philox_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t inde
   return static_cast<float>(radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle)));
 }
 
+void philox_normals(std::uint64_t seed, std::uint64_t stream, std::int64_t begin,
+                    std::int64_t count, double scale, float* out) {
+  constexpr double unit = 1.0 / 4294967296.0;
+  const std::int64_t end = begin + count;
+  for (std::int64_t element = begin - begin % 2; element < end; element += 2) {
+    const auto words = philox(seed, stream, static_cast<std::uint64_t>(element) / 2);
+    const double radius = std::sqrt(-2.0 * std::log((words[0] + 0.5) * unit));
+    const double angle = 2.0 * std::numbers::pi * ((words[1] + 0.5) * unit);
+    if (element >= begin) *out++ = static_cast<float>(scale * (radius * std::cos(angle)));
+    if (element + 1 < end) *out++ = static_cast<float>(scale * (radius * std::sin(angle)));
+  }
+}
+
 float philox_uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   const auto w = philox(seed, stream, index / 4);
   return static_cast<float>(w[index % 4] >> 8) * (1.0F / 16777216.0F);

@@ -1,16 +1,16 @@
 #include "tandem/nn/params.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
 #include "tandem/base/error.h"
+#include "tandem/base/rng.h"
 #include "tandem/ops/launch.h"
 
 namespace tandem {
 namespace {
-
-constexpr std::int64_t kInitPiece = std::int64_t{1} << 20;  // elements initialised at a time
 
 std::string label(const char* what, const ParamBucket& bucket) {
   const char* group = bucket.group == ParamGroup::kDense ? "dense" : "expert";
@@ -24,47 +24,33 @@ std::size_t bucket_index(const ParamTable& table, const Param& param) {
   throw_error(ExitCode::kInternal, "parameter {} lies in no bucket of this rank", param.name);
 }
 
-// Writes initial values through an fp32 staging area, a piece at a time.
-class Initialiser {
- public:
-  Initialiser(Device& device, Stream& stream, std::uint64_t seed, std::int64_t piece)
-      : device_(device),
-        stream_(stream),
-        seed_(seed),
-        host_(static_cast<std::size_t>(piece)),
-        staging_(device.alloc(host_.size() * sizeof(float), "parameter initialisation")) {}
-
-  void fill(const Param& param, View value) {
-    const std::int64_t size = param.size();
-    const View flat{value.data, value.dtype, size, 1};
-    for (std::int64_t begin = 0; begin < size; begin += piece()) {
-      const std::int64_t count = std::min(piece(), size - begin);
-      init_values(param, seed_, param.global_begin + begin, count, host_.data());
-      write(flat.slice(begin, count));
-      // hazard: the copy from host_ above and the next init_values into it
-      stream_.sync();
-    }
+// `fill` in the storage of `like`, in host memory. Norm weights are 1, exact in every dtype.
+View flat_constant(float fill, const View& like, std::vector<std::byte>& host) {
+  host.resize(like.bytes());
+  View view{host.data(), like.dtype, like.size(), 1};
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(fill);
+  for (std::int64_t i = 0; i < like.size(); ++i) {
+    if (like.dtype == DType::kF32)
+      view.as<float>()[i] = fill;
+    else
+      view.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(bits >> 16);
   }
+  return view;
+}
 
- private:
-  [[nodiscard]] std::int64_t piece() const { return static_cast<std::int64_t>(host_.size()); }
-
-  void write(View to) {
-    const std::size_t bytes = static_cast<std::size_t>(to.size()) * sizeof(float);
-    if (to.dtype == DType::kF32) {
-      device_.copy(stream_, to.data, host_.data(), bytes);
-      return;
-    }
-    device_.copy(stream_, staging_.data(), host_.data(), bytes);
-    launch(stream_, ops::Cast{{staging_.data(), DType::kF32, to.rows, 1}, to});
+// Enqueues the initial values of one parameter. Constants are short (norms) and come from `host`,
+// which must live until the stream has passed.
+void initialise(Device& device, Stream& stream, const Param& param, View value, std::uint64_t seed,
+                std::vector<std::byte>& host) {
+  const View flat{value.data, value.dtype, param.size(), 1};
+  if (param.init_std != 0.0) {
+    launch(stream, ops::InitNormal{flat, seed, stream_id(param.name.c_str()), param.global_begin,
+                                   param.init_std});
+    return;
   }
-
-  Device& device_;
-  Stream& stream_;
-  std::uint64_t seed_;
-  std::vector<float> host_;
-  Buffer staging_;
-};
+  const View staging = flat_constant(param.fill, flat, host);
+  device.copy(stream, flat.data, staging.data, flat.bytes());
+}
 
 }  // namespace
 
@@ -78,10 +64,11 @@ Params::Params(Device& device, Stream& stream, ParamTable table, DType dtype, st
   }
   zero_grads(device, stream);
 
-  std::int64_t largest = 1;
-  for (const Param& param : table_.params) largest = std::max(largest, param.size());
-  Initialiser initialiser(device, stream, seed, std::min(largest, kInitPiece));
-  for (const Param& param : table_.params) initialiser.fill(param, value(param.kind, param.layer));
+  std::vector<std::vector<std::byte>> constants(table_.params.size());
+  for (std::size_t i = 0; i < table_.params.size(); ++i) {
+    const Param& param = table_.params[i];
+    initialise(device, stream, param, value(param.kind, param.layer), seed, constants[i]);
+  }
   // hazard: the fills above and the first use of the buffers on another stream
   stream.sync();
 }

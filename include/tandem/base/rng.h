@@ -14,6 +14,11 @@ std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream, st
 // double, rounded to float once).
 float philox_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
+// Elements [begin, begin + count) of philox_normal's sequence, each times `scale` in double before
+// the one rounding. Twice as fast as one by one: two neighbours share a block and a logarithm.
+void philox_normals(std::uint64_t seed, std::uint64_t stream, std::int64_t begin,
+                    std::int64_t count, double scale, float* out);
+
 // Uniform in [0, 1) number `index` of the stream, 24 bits.
 float philox_uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 

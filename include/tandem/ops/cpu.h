@@ -37,6 +37,7 @@ void run(const ops::Cast& op, Workers& workers);
 void run(const ops::Sum& op, Workers& workers);
 void run(const ops::SquareSum& op, Workers& workers);
 void run(const ops::ClipScale& op, Workers& workers);
+void run(const ops::InitNormal& op, Workers& workers);
 void run(const ops::AdamW& op, Workers& workers);
 
 }  // namespace tandem::cpu

@@ -37,6 +37,7 @@ void run(const ops::Cast& op, CudaStream& stream);
 void run(const ops::Sum& op, CudaStream& stream);
 void run(const ops::SquareSum& op, CudaStream& stream);
 void run(const ops::ClipScale& op, CudaStream& stream);
+void run(const ops::InitNormal& op, CudaStream& stream);
 void run(const ops::AdamW& op, CudaStream& stream);
 
 }  // namespace tandem::cuda

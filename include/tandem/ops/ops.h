@@ -105,6 +105,10 @@ struct Cast { View from, to; };             // between fp32 and bf16, round to n
 struct Sum { View in, out; };               // out[0] f32 += sum of in (f32), accumulated in double
 struct SquareSum { View in, out; };         // out[0] f32 = sum of in^2, accumulated in double
 
+// Elements [begin, begin + size) of the Philox normal sequence of (seed, stream), times scale (see
+// base/rng.h). out: D. On CUDA the last bit may differ from the CPU's.
+struct InitNormal { View out; std::uint64_t seed, stream; std::int64_t begin; double scale; };
+
 // norm[0] = sqrt(square_sum[0]); scale[0] = min(1, clip / (norm + 1e-6)), 1 where clip is 0, NaN
 // where the norm is not finite. f32 [1].
 struct ClipScale { View square_sum, norm, scale; float clip; };
