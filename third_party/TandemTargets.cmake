@@ -16,10 +16,14 @@ target_include_directories(tandem_flags INTERFACE "${PROJECT_SOURCE_DIR}/include
                                                   "${PROJECT_BINARY_DIR}/generated")
 set(cxx "$<COMPILE_LANGUAGE:CXX>")
 target_compile_options(tandem_flags INTERFACE
-  "$<${cxx}:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Werror>"
+  "$<${cxx}:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor>"
   # TANDEM_CHECK decomposes a comparison with operator<< on purpose.
   "$<$<AND:${cxx},$<CXX_COMPILER_ID:Clang>>:-Wno-overloaded-shift-op-parentheses>"
-  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall;-Werror=all-warnings>")
+  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall>")
+if(TANDEM_WERROR)
+  target_compile_options(tandem_flags INTERFACE
+    "$<${cxx}:-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>")
+endif()
 # nvcc cannot evaluate fmt's compile-time check of format strings; C++ sources keep it.
 target_compile_definitions(tandem_flags INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=;FMT_USE_CONSTEXPR=1>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
