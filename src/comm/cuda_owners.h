@@ -50,6 +50,9 @@ struct PinnedSpace {
 template <class Space>
 class StagingMemory {
  public:
+  // Some at once, while no lane waits for another rank: allocating may wait for every lane.
+  StagingMemory() { at_least(kSmallest); }
+
   std::byte* at_least(std::size_t bytes) {
     if (bytes <= capacity_ && !pieces_.empty()) return pieces_.back().get();
     const std::size_t wanted = std::bit_ceil(std::max(bytes, kSmallest));
@@ -66,7 +69,7 @@ class StagingMemory {
   }
 
  private:
-  static constexpr std::size_t kSmallest = std::size_t{1} << 20;
+  static constexpr std::size_t kSmallest = std::size_t{4} << 20;
   struct Release {
     void operator()(std::byte* data) const { Space::release(data); }
   };

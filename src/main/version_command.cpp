@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "commands.h"
+#include "tandem/base/build_config.h"
 #include "version.h"
 
 namespace tandem {
@@ -9,8 +10,9 @@ int run_version() {
   fmt::print("tandem {}\n", kVersion);
   fmt::print("compiler  {}\n", kCompiler);
   fmt::print("build     {}\n", kBuildType);
-  fmt::print("devices   cpu (OpenBLAS); this build has no CUDA backend\n");
-  fmt::print("ranks     MPI, threads\n");
+  fmt::print("devices   cpu (OpenBLAS){}\n",
+             kHasCuda ? ", cuda" : "; this build has no CUDA backend");
+  fmt::print("ranks     MPI, threads{}\n", kHasNccl ? ", NCCL" : "");
   return 0;
 }
 

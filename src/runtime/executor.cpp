@@ -10,6 +10,10 @@ namespace {
 
 constexpr std::int64_t kAuxTerms = 2;  // load-balancing term and z term of one layer
 
+bool is_counts(const Instr& instr) {
+  return instr.op == Op::kRun && instr.node == NodeKind::kCounts;
+}
+
 bool needs_counts(const Instr& instr) {
   return instr.op == Op::kRun &&
          (instr.node == NodeKind::kDispatch || instr.node == NodeKind::kExperts ||
@@ -34,14 +38,31 @@ struct Executor::State {
                             "auxiliary losses");
     host_loss.resize(loss.bytes() / sizeof(float));
     host_aux.resize(aux.bytes() / sizeof(float));
+    place_counts();
+  }
+
+  // Host memory for the counts of every layer of a step, one piece: nothing is allocated later.
+  void place_counts() {
+    const auto sent = static_cast<std::size_t>(rank.dims.experts);
+    const auto received = static_cast<std::size_t>(rank.dims.ep * rank.dims.local_experts);
+    const auto layers_of_step = static_cast<std::size_t>(
+        std::count_if(program.instrs.begin(), program.instrs.end(), is_counts));
+    host_counts = rank.device.alloc_host(layers_of_step * (sent + received) * sizeof(std::int32_t),
+                                         "token counts");
+    auto* next = host_counts.as<std::int32_t>();
+    for (const Instr& instr : program.instrs) {
+      if (!is_counts(instr)) continue;
+      counts(instr).send = {next, sent};
+      counts(instr).recv = {next + sent, received};
+      next += sent + received;
+    }
   }
 
   [[nodiscard]] int layers() const { return rank.config.model.layers; }
 
   // Host copies of one layer's counts, filled by the ep lane before HOST_WAIT returns.
   struct CountsCopy {
-    Buffer host;  // pinned: counts_send, then counts_recv
-    std::span<const std::int32_t> send, recv;
+    std::span<std::int32_t> send, recv;  // in host_counts
     Routing known;
   };
 
@@ -51,11 +72,7 @@ struct Executor::State {
                static_cast<std::size_t>(layers()) +
            static_cast<std::size_t>(instr.layer);
   }
-  CountsCopy& counts(const Instr& instr) {
-    auto& entry = routing[key(instr)];
-    if (!entry) entry = std::make_unique<CountsCopy>();
-    return *entry;
-  }
+  CountsCopy& counts(const Instr& instr) { return routing[key(instr)]; }
   [[nodiscard]] View aux_of(const Instr& instr) const {
     if (instr.layer >= layers()) return {};
     const auto index = static_cast<std::int64_t>(key(instr));
@@ -87,9 +104,9 @@ struct Executor::State {
   RankState rank;
   const Program& program;
   SlotMemory memory;
-  ScratchArena scratch, ep_scratch;                  // one per lane that runs nodes
-  std::vector<std::unique_ptr<CountsCopy>> routing;  // by chunk, micro-batch, layer
-  Buffer loss, aux;
+  ScratchArena scratch, ep_scratch;  // one per lane that runs nodes
+  std::vector<CountsCopy> routing;   // by chunk, micro-batch, layer
+  Buffer loss, aux, host_counts;
   std::vector<float> host_loss, host_aux;
   std::vector<std::int64_t> load;
   std::vector<BoundSlot> bound;
@@ -139,16 +156,9 @@ void Executor::State::run_one(const Instr& instr, const StepInput& input) {
 // HOST_WAIT waits for covers them too.
 void Executor::State::copy_counts(const Instr& instr, Stream& stream) {
   CountsCopy& copy = counts(instr);
-  const auto sent = static_cast<std::size_t>(rank.dims.experts);
-  const auto received = static_cast<std::size_t>(rank.dims.ep * rank.dims.local_experts);
-  if (copy.host.bytes() == 0) {
-    copy.host = rank.device.alloc_host((sent + received) * sizeof(std::int32_t), "token counts");
-    copy.send = {copy.host.as<std::int32_t>(), sent};
-    copy.recv = {copy.host.as<std::int32_t>() + sent, received};
-  }
   for (const BoundSlot& slot : bound) {
     const auto to = slot.kind == SlotKind::kCountsSend ? copy.send : copy.recv;
-    rank.device.copy(stream, const_cast<std::int32_t*>(to.data()), slot.data, to.size_bytes());
+    rank.device.copy(stream, to.data(), slot.data, to.size_bytes());
   }
 }
 
@@ -248,10 +258,9 @@ void Executor::State::read_results(const StepInput& input) {
   aux_sum = 0.0;
   int last_layer = -1;
   for (const Instr& instr : program.instrs)
-    if (instr.op == Op::kRun && instr.node == NodeKind::kCounts)
-      last_layer = std::max(last_layer, instr.layer);
+    if (is_counts(instr)) last_layer = std::max(last_layer, instr.layer);
   for (const Instr& instr : program.instrs) {
-    if (instr.op != Op::kRun || instr.node != NodeKind::kCounts) continue;
+    if (!is_counts(instr)) continue;
     const std::size_t at = key(instr) * kAuxTerms;
     // Pooled sums run over the layers: the last layer's value is the whole one.
     const bool whole = model.aux_loss == AuxLossKind::kPerLayer || instr.layer == last_layer;

@@ -8,6 +8,7 @@
 #include "tandem/base/error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/slot.h"
+#include "tandem/ops/launch.h"
 #include "tandem/schedule/check.h"
 #include "tandem/schedule/lower.h"
 
@@ -32,6 +33,19 @@ std::unique_ptr<Device> open_device(World& world, const RunConfig& config, Log& 
   if (world.rank() == 0)
     log.info("device   {}, {} rank(s) on {} core(s)", device->description(), world.size(), cores);
   return device;
+}
+
+// Libraries load and allocate at their first use, which may wait for every lane; later, a lane may
+// be waiting for another rank. So their first use is here, while all lanes are empty.
+void warm_up(Device& device, Stream& stream, DType dtype) {
+  constexpr std::int64_t kSide = 8;
+  const Buffer memory = device.alloc(3 * kSide * kSide * size_of(dtype), "warm-up");
+  device.fill(stream, memory.data(), 0, memory.bytes());
+  const View all{memory.data(), dtype, 3 * kSide, kSide};
+  launch(stream,
+         ops::Gemm{all.slice(0, kSide), all.slice(kSide, kSide), all.slice(2 * kSide, kSide)});
+  // hazard: the product before its memory is freed
+  stream.sync();
 }
 
 std::vector<Program> build_all(const RunConfig& config, ProgramKind kind) {
@@ -126,6 +140,7 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
                needs_tokens(partition, static_cast<int>(stage_))),
       evaluation_batches_(*device, config, config.train.eval_batches,
                           needs_tokens(partition, static_cast<int>(stage_))) {
+  warm_up(*device, lanes.stream(Lane::kCompute), config.train.dtype);
   require_sound(programs_, "training");
   require_equal_everywhere(world, config, programs_);
 }

@@ -162,9 +162,10 @@ class CudaBackend {
   void run(const Op& op) {
     launch(*stream_, op);
   }
-  // cuDNN multiplies probabilities, and their gradients, as bf16: 2^-9 of each term.
+  // cuDNN multiplies probabilities, and their gradients, as bf16 and does not say how it rounds
+  // them: a whole unit in the last place, 2^-8 of each term.
   [[nodiscard]] double attention_rounding(DType dtype) const {
-    return dtype == DType::kBF16 ? 1 << 14 : 0;
+    return dtype == DType::kBF16 ? 1 << 15 : 0;
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return host_.fingerprint(); }
 

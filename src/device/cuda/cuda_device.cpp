@@ -6,8 +6,8 @@
 #include <mutex>
 
 #include "../host_name.h"
-#include "tandem/device/cuda_check.h"
 #include "tandem/base/error.h"
+#include "tandem/device/cuda_check.h"
 #include "tandem/device/cuda_stream.h"
 #include "tandem/device/device.h"
 
@@ -136,13 +136,18 @@ class CudaDevice : public Device {
     sm_budget_ = options.compute_sms > 0
                      ? std::min(options.compute_sms, properties_.multiProcessorCount)
                      : properties_.multiProcessorCount;
+    keep_freed_memory(options.ordinal);
+    TANDEM_CUDA_CHECK(cudaStreamCreateWithFlags(&memory_stream_, cudaStreamNonBlocking));
     TANDEM_CUDA_CHECK(cudaEventCreate(&origin_));
     TANDEM_CUDA_CHECK(cudaEventRecord(origin_, nullptr));
     // hazard: the origin of the clock and the first event measured against it
     TANDEM_CUDA_CHECK(cudaEventSynchronize(origin_));
     begin_ = std::chrono::steady_clock::now();
   }
-  ~CudaDevice() override { cudaEventDestroy(origin_); }
+  ~CudaDevice() override {
+    cudaEventDestroy(origin_);
+    cudaStreamDestroy(memory_stream_);
+  }
 
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::kCuda; }
   [[nodiscard]] std::string description() const override {
@@ -158,8 +163,10 @@ class CudaDevice : public Device {
 
   Buffer alloc(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
+    // From the driver's pool and in order of a stream of its own: cudaMalloc and cudaFree may wait
+    // for every lane, and a lane may be waiting for another rank that waits for this one.
     void* data = nullptr;
-    if (cudaMalloc(&data, bytes) != cudaSuccess) {
+    if (cudaMallocAsync(&data, bytes, memory_stream_) != cudaSuccess) {
       cudaGetLastError();  // the failure is handled here, not at the next check
       std::size_t left = 0, total = 0;
       cudaMemGetInfo(&left, &total);
@@ -168,6 +175,8 @@ class CudaDevice : public Device {
                   "micro-batches, or spread the model over more ranks",
                   what, bytes, left, total);
     }
+    // hazard: the allocation before any lane touches the memory
+    TANDEM_CUDA_CHECK(cudaStreamSynchronize(memory_stream_));
     const std::lock_guard lock(mutex_);
     stats_.used += bytes;
     stats_.peak = std::max(stats_.peak, stats_.used);
@@ -213,6 +222,12 @@ class CudaDevice : public Device {
   }
 
  private:
+  static void keep_freed_memory(int ordinal) {
+    cudaMemPool_t pool = nullptr;
+    TANDEM_CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, ordinal));
+    std::uint64_t all = UINT64_MAX;
+    TANDEM_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+  }
   static cudaStream_t handle(Stream& stream) {
     auto* cuda = dynamic_cast<CudaStream*>(&stream);
     TANDEM_CHECK(cuda != nullptr, "stream {} is not a CUDA stream", stream.name());
@@ -223,7 +238,7 @@ class CudaDevice : public Device {
       cudaFreeHost(data);
       return;
     }
-    cudaFree(data);
+    cudaFreeAsync(data, memory_stream_);
     const std::lock_guard lock(mutex_);
     stats_.used -= bytes;
   }
@@ -231,6 +246,7 @@ class CudaDevice : public Device {
   const bool deterministic_;
   cudaDeviceProp properties_{};
   int sm_budget_ = 0;
+  cudaStream_t memory_stream_ = nullptr;
   cudaEvent_t origin_ = nullptr;
   std::chrono::steady_clock::time_point begin_;
   const std::shared_ptr<Poison> poison_;
@@ -238,11 +254,13 @@ class CudaDevice : public Device {
   MemoryStats stats_;  // guarded by mutex_
 };
 
-// Streams that share one of the driver's few queues wait for each other's waits, and a lane that
+// What the driver reads when it starts. Streams that share one of its few queues wait for each
+// other's waits, and a kernel that is loaded at its first launch waits for all streams; a lane that
 // waits for another rank may then hold up the very lane that rank waits for. So as many queues as
-// there can be; read by the driver when it starts.
-void ask_for_queues() {
-  static const int kAsked = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+// there can be, and kernels loaded at the start.
+void prepare_driver() {
+  static const int kAsked = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0) |
+                            setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   (void)kAsked;
 }
 
@@ -263,7 +281,7 @@ std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
 }
 
 int visible_cuda_devices() {
-  ask_for_queues();
+  prepare_driver();
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
     cudaGetLastError();

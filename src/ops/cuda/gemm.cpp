@@ -1,8 +1,8 @@
 // Dense products on cuBLAS, fp32 accumulation, no TF32.
 #include <cublas_v2.h>
 
-#include "tandem/device/cuda_check.h"
 #include "tandem/base/error.h"
+#include "tandem/device/cuda_check.h"
 #include "tandem/ops/cuda.h"
 
 namespace tandem::cuda {
@@ -18,22 +18,23 @@ void check(cublasStatus_t status, const char* call) {
 // bits, do not depend on other streams.
 class Blas {
  public:
-  explicit Blas(CudaStream& stream) {
+  explicit Blas(CudaStream& stream) : stream_(stream.handle()) {
     check(cublasCreate(&handle_), "cublasCreate");
     check(cublasSetStream(handle_, stream.handle()), "cublasSetStream");
-    TANDEM_CUDA_CHECK(cudaMalloc(&workspace_, kWorkspaceBytes));
+    TANDEM_CUDA_CHECK(cudaMallocAsync(&workspace_, kWorkspaceBytes, stream.handle()));
     check(cublasSetWorkspace(handle_, workspace_, kWorkspaceBytes), "cublasSetWorkspace");
   }
   ~Blas() {
     cublasDestroy(handle_);
-    cudaFree(workspace_);
+    cudaFreeAsync(workspace_, stream_);
   }
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
   [[nodiscard]] cublasHandle_t handle() const { return handle_; }
 
  private:
-  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;   // what Hopper asks for
+  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper asks for
+  cudaStream_t stream_;
   cublasHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
 };
@@ -60,14 +61,14 @@ void run(const ops::Gemm& op, CudaStream& stream) {
     return;
   }
   const float alpha = 1.0F, beta = op.accumulate ? 1.0F : 0.0F;
-  check(cublasGemmEx(stream.local<Blas>().handle(), op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-                     op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, static_cast<int>(n),
-                     static_cast<int>(m), static_cast<int>(k), &alpha, op.b.data,
-                     type_of(op.b.dtype), static_cast<int>(op.b.cols), op.a.data,
-                     type_of(op.a.dtype), static_cast<int>(op.a.cols), &beta, op.c.data,
-                     type_of(op.c.dtype), static_cast<int>(n), CUBLAS_COMPUTE_32F,
-                     CUBLAS_GEMM_DEFAULT),
-        "cublasGemmEx");
+  check(
+      cublasGemmEx(stream.local<Blas>().handle(), op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                   op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, static_cast<int>(n), static_cast<int>(m),
+                   static_cast<int>(k), &alpha, op.b.data, type_of(op.b.dtype),
+                   static_cast<int>(op.b.cols), op.a.data, type_of(op.a.dtype),
+                   static_cast<int>(op.a.cols), &beta, op.c.data, type_of(op.c.dtype),
+                   static_cast<int>(n), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+      "cublasGemmEx");
 }
 
 }  // namespace tandem::cuda

@@ -24,10 +24,13 @@ class HopperStream {
     allow_shared<Form::kBackwardInput>();
     allow_shared<Form::kWeight>();
     make_map_.emplace();
-    TANDEM_CUDA_CHECK(cudaMalloc(&counter_, sizeof(hopper::TileCounter)));
+    stream_ = stream.handle();
+    TANDEM_CUDA_CHECK(cudaMallocAsync(&counter_, sizeof(hopper::TileCounter), stream_));
     TANDEM_CUDA_CHECK(cudaMemsetAsync(counter_, 0, sizeof(hopper::TileCounter), stream.handle()));
   }
-  ~HopperStream() { cudaFree(counter_); }
+  ~HopperStream() {
+    if (counter_ != nullptr) cudaFreeAsync(counter_, stream_);
+  }
   HopperStream(const HopperStream&) = delete;
   HopperStream& operator=(const HopperStream&) = delete;
 
@@ -60,6 +63,7 @@ class HopperStream {
                                            static_cast<int>(hopper::kSharedBytes<F>)));
   }
   std::optional<hopper::MapMaker> make_map_;
+  cudaStream_t stream_ = nullptr;
   hopper::TileCounter* counter_ = nullptr;
 };
 

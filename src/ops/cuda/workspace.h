@@ -14,7 +14,9 @@ namespace tandem::cuda {
 class Workspace {
  public:
   explicit Workspace(CudaStream& stream) : stream_(stream.handle()) {}
-  ~Workspace() { cudaFreeAsync(data_, stream_); }
+  ~Workspace() {
+    if (data_ != nullptr) cudaFreeAsync(data_, stream_);
+  }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
