@@ -70,17 +70,18 @@ class Initialiser {
 
 Params::Params(Device& device, Stream& stream, ParamTable table, DType dtype, std::uint64_t seed)
     : table_(std::move(table)), dtype_(dtype) {
+  // All memory before any work: an allocation that fails must not free what a stream is writing.
   for (const ParamBucket& bucket : table_.buckets) {
     const auto padded = static_cast<std::size_t>(bucket.padded);
     values_.push_back(device.alloc(padded * size_of(dtype), label("parameters", bucket)));
     grads_.push_back(device.alloc(padded * sizeof(float), label("gradients", bucket)));
-    device.fill(stream, values_.back().data(), 0, values_.back().bytes());
   }
-  zero_grads(device, stream);
-
   std::int64_t largest = 1;
   for (const Param& param : table_.params) largest = std::max(largest, param.size());
   Initialiser initialiser(device, stream, seed, std::min(largest, kInitPiece));
+
+  for (const Buffer& values : values_) device.fill(stream, values.data(), 0, values.bytes());
+  zero_grads(device, stream);
   for (const Param& param : table_.params) initialiser.fill(param, value(param.kind, param.layer));
   // hazard: the fills above and the first use of the buffers on another stream
   stream.sync();
