@@ -2,9 +2,8 @@
 // table. A row names the nodes of a MoE layer; in a dense layer mlp stands where experts stands and
 // the rows without a counterpart are skipped.
 //
-//   ep       combine_bwd     counts, DISPATCH_FWD -> dispatch_bwd                COMBINE_FWD
-//   compute  ATTENTION_FWD   experts_bwd_input -> weight -> EXPERTS_FWD          attention_bwd,
-//   weight
+//   ep       combine_bwd    counts, DISPATCH_FWD -> dispatch_bwd         COMBINE_FWD
+//   compute  ATTENTION_FWD  experts_bwd_input -> weight -> EXPERTS_FWD   attention_bwd -> weight
 //            (upper case: forward, lower case: backward)
 #pragma once
 

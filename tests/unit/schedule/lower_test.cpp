@@ -278,7 +278,10 @@ TEST_CASE("gradients of every chunk are summed once, after its last backward, th
 TEST_CASE("options come from the resolved config") {
   RunConfig config;
   config.model.layers = 8;
-  config.parallel = {.pp = 2, .vpp = 2, .dp = 2, .ep = 2, .microbatch_group = 3};
+  config.parallel.pp = 2;
+  config.parallel.vpp = 2;
+  config.parallel.dp = 2;
+  config.parallel.microbatch_group = 3;
   config.train.micro_batch = 2;
   config.train.global_batch = 20;
   config.overlap = {.enabled = true, .delay_wgrad = false, .events = EventMode::kShared};
