@@ -94,10 +94,10 @@ void Trainer::fail(ExitCode code, const std::string& what) {
 
 std::int64_t Trainer::resume() {
   if (config_.checkpoint.dir.empty() || !config_.checkpoint.resume) return 0;
-  watchdog_.pause();
+  watchdog_.be_patient(true);
   const auto info = load_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp),
                                engine_.params, engine_.optimizer, config_, log_);
-  watchdog_.resume();
+  watchdog_.be_patient(false);
   if (!info) return 0;
   if (world_.rank() == 0)
     log_.info("resume   step {}, {} samples consumed, from {}", info->step, info->consumed_samples,
@@ -107,13 +107,13 @@ std::int64_t Trainer::resume() {
 
 void Trainer::save(std::int64_t done) {
   if (config_.checkpoint.dir.empty() || saved_step_ == done) return;
-  watchdog_.pause();
+  watchdog_.be_patient(true);
   const auto begin = Clock::now();
   save_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp), engine_.params,
              engine_.optimizer, config_,
              {done, done * config_.train.global_batch, config_.train.seed, to_json(config_)},
              hooks_.on_save);
-  watchdog_.resume();
+  watchdog_.be_patient(false);
   saved_step_ = done;
   if (world_.rank() == 0)
     log_.info("saved    step {} to {} in {:.2f} s", done, config_.checkpoint.dir,

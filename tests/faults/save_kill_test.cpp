@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "../system/training.h"
 
@@ -59,6 +60,21 @@ TEST_CASE("a run killed at any stage of a save continues as if it had not been")
     CHECK(resumed.steps.front().step == found->info.step + 1);
     CHECK(resumed.result.last_loss == straight.result.last_loss);
     CHECK(read_state(step_folder(dir, 6), {}) == expected);
+  }
+}
+
+TEST_CASE("a rank that hangs in a save does not hold the others for ever") {
+  const Scratch folder;
+  std::atomic<bool> first{true};
+  const auto hang = [&](const char*) {
+    if (first.exchange(false)) std::this_thread::sleep_for(std::chrono::seconds(6));
+  };
+  try {
+    (void)train(2, six_steps(folder / "c") + Overrides{"train.watchdog_s=1"}, hang);
+    FAIL("the save went on");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kComm);
+    CHECK_THAT(error.what(), Catch::Contains("has not moved for 4 s (in a checkpoint"));
   }
 }
 
