@@ -57,13 +57,18 @@ ExitCode train_one(World& world, const ConfigArgs& args) {
   }
   if (world.rank() == 0) print_start(config, log);
   const double begin = wall_seconds();
-  try {
-    const TrainResult result = train_rank(world, config, log);
-    if (world.rank() == 0) print_end(result, wall_seconds() - begin, log);
-    return ExitCode::kOk;
-  } catch (const Error& error) {  // train_rank has logged it and aborted the others
-    return error.code();
-  }
+  const TrainResult result = train_rank(world, config, log);
+  if (world.rank() == 0) print_end(result, wall_seconds() - begin, log);
+  return ExitCode::kOk;
+}
+
+ExitCode train_as_threads(int ranks, const ConfigArgs& args) {
+  ExitCode code = ExitCode::kOk;
+  run_as_threads(ranks, [&](World& world) {
+    const ExitCode mine = train_one(world, args);
+    if (world.rank() == 0) code = mine;
+  });
+  return code;
 }
 
 }  // namespace
@@ -74,18 +79,14 @@ int run_train(const ConfigArgs& args) {
                 "--ranks {} runs ranks as threads of one process: leave it out "
                 "under mpirun",
                 args.ranks);
-  if (launched_by_mpi()) {
-    const auto world = make_mpi_world();
-    install_signal_handlers();
-    return static_cast<int>(train_one(*world, args));
-  }
+  const auto world = launched_by_mpi() ? make_mpi_world() : nullptr;
   install_signal_handlers();
-  int code = 0;
-  run_as_threads(std::max(1, args.ranks), [&](World& world) {
-    const ExitCode mine = train_one(world, args);
-    if (world.rank() == 0) code = static_cast<int>(mine);
-  });
-  return code;
+  try {
+    return static_cast<int>(world ? train_one(*world, args)
+                                  : train_as_threads(std::max(1, args.ranks), args));
+  } catch (const Error& error) {  // train_rank has logged it; of several ranks' the first
+    return static_cast<int>(error.code());
+  }
 }
 
 }  // namespace tandem

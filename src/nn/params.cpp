@@ -56,15 +56,15 @@ void initialise(Device& device, Stream& stream, const Param& param, View value, 
 
 Params::Params(Device& device, Stream& stream, ParamTable table, DType dtype, std::uint64_t seed)
     : table_(std::move(table)), dtype_(dtype) {
+  // All memory before any work: an allocation that fails must not free what a stream is writing.
   for (const ParamBucket& bucket : table_.buckets) {
     const auto padded = static_cast<std::size_t>(bucket.padded);
     values_.push_back(device.alloc(padded * size_of(dtype), label("parameters", bucket)));
     grads_.push_back(device.alloc(padded * sizeof(float), label("gradients", bucket)));
-    device.fill(stream, values_.back().data(), 0, values_.back().bytes());
   }
-  zero_grads(device, stream);
-
   std::vector<std::vector<std::byte>> constants(table_.params.size());
+  for (const Buffer& values : values_) device.fill(stream, values.data(), 0, values.bytes());
+  zero_grads(device, stream);
   for (std::size_t i = 0; i < table_.params.size(); ++i) {
     const Param& param = table_.params[i];
     initialise(device, stream, param, value(param.kind, param.layer), seed, constants[i]);

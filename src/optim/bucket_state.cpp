@@ -31,8 +31,8 @@ void convert(Device& device, Stream& stream, View from, View to) {
   }
 }
 
-BucketState::BucketState(Device& device, Stream& stream, const Params& params, std::size_t bucket,
-                         Comm* comm, bool tied)
+BucketState::BucketState(Device& device, const Params& params, std::size_t bucket, Comm* comm,
+                         bool tied)
     : comm_(comm),
       all_grads_(params.bucket_grads(bucket)),
       all_values_(params.bucket_values(bucket)) {
@@ -47,7 +47,6 @@ BucketState::BucketState(Device& device, Stream& stream, const Params& params, s
   const std::int64_t begin = comm == nullptr ? 0 : count * comm->rank();
   const std::string name = "optimizer state of chunk " + std::to_string(chunk_);
   state_ = device.alloc(f32_bytes(3 * count), name);
-  device.fill(stream, state_.data(), 0, state_.bytes());
   shard_ = {bucket,
             begin,
             count,
@@ -56,15 +55,19 @@ BucketState::BucketState(Device& device, Stream& stream, const Params& params, s
             f32_view(state_, 2 * count, count)};
   grads_ = flat(all_grads_, begin, count);
   values_ = flat(all_values_, begin, count);
-  convert(device, stream, values_, shard_.master);
   if (shared()) {
     own_grads_ = device.alloc(f32_bytes(count), name);
     own_values_ = device.alloc(values_.bytes(), name);
     grads_ = f32_view(own_grads_, 0, count);
     values_.data = own_values_.data();
-    device.fill(stream, values_.data, 0, values_.bytes());  // padding travels too
   }
   cut_pieces(params.table(), tied);
+}
+
+void BucketState::initialise(Device& device, Stream& stream) {
+  device.fill(stream, state_.data(), 0, state_.bytes());
+  convert(device, stream, flat(all_values_, shard_.begin, shard_.count), shard_.master);
+  if (shared()) device.fill(stream, values_.data, 0, values_.bytes());  // padding travels too
 }
 
 void BucketState::cut_pieces(const ParamTable& table, bool tied) {

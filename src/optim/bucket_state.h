@@ -20,9 +20,12 @@ struct Piece {
 
 class BucketState {
  public:
-  // `comm` may be nullptr for a bucket nobody shares; then the slice is the bucket itself.
-  BucketState(Device& device, Stream& stream, const Params& params, std::size_t bucket, Comm* comm,
-              bool tied);
+  // Allocates. `comm` may be nullptr for a bucket nobody shares; then the slice is the bucket
+  // itself.
+  BucketState(Device& device, const Params& params, std::size_t bucket, Comm* comm, bool tied);
+  // Before anything else: master from the parameters, m and v zero. Not part of the constructor:
+  // an allocation that fails must not free memory that a stream is still writing.
+  void initialise(Device& device, Stream& stream);
 
   [[nodiscard]] int chunk() const { return chunk_; }
   [[nodiscard]] ParamGroup group() const { return group_; }

@@ -44,13 +44,13 @@ Optimizer::Optimizer(Device& device, Stream& stream, Params& params, const Optim
   State& s = *state_;
   for (std::size_t i = 0; i < params.table().buckets.size(); ++i) {
     const bool dense = params.table().buckets[i].group == ParamGroup::kDense;
-    s.buckets.emplace_back(device, stream, params, i, dense ? comms.dense : comms.expert,
-                           tied_embeddings);
+    s.buckets.emplace_back(device, params, i, dense ? comms.dense : comms.expert, tied_embeddings);
     s.shards.push_back(s.buckets.back().shard());
     s.num_partials += static_cast<std::int64_t>(s.buckets.back().pieces().size());
   }
   const std::int64_t floats = kNumScalars + s.num_partials;
   s.scalars = device.alloc(static_cast<std::size_t>(floats) * sizeof(float), "gradient norm");
+  for (BucketState& bucket : s.buckets) bucket.initialise(device, stream);
   device.fill(stream, s.scalars.data(), 0, s.scalars.bytes());
   // hazard: the writes of the state above and its first use on another stream
   stream.sync();

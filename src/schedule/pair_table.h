@@ -2,11 +2,9 @@
 // table. A row names the nodes of a MoE layer; in a dense layer mlp stands where experts stands and
 // the rows without a counterpart are skipped.
 //
-//   lane ep       combine_bwd(B)        | dispatch_fwd(F) -> dispatch_bwd(B)         |
-//   combine_fwd(F) lane compute  agg_bwd(B) agg_fwd(F) | experts_bwd_input(B) ->
-//   experts_bwd_weight(B)
-//                 attention_fwd(F)      |   -> experts_fwd(F)           | attention_bwd(B) ->
-//                 weight(B)
+//   ep       combine_bwd    counts, DISPATCH_FWD -> dispatch_bwd         COMBINE_FWD
+//   compute  ATTENTION_FWD  experts_bwd_input -> weight -> EXPERTS_FWD   attention_bwd -> weight
+//            (upper case: forward, lower case: backward)
 #pragma once
 
 #include <array>

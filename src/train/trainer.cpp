@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
+#include <new>
 #include <optional>
 
 #include "engine.h"
@@ -56,26 +58,15 @@ class Trainer {
       sinks_.push_back(make_tensorboard(config_.logging.tensorboard));
   }
 
-  TrainResult run() {
-    try {
-      return steps();
-    } catch (const Error& error) {
-      fail(error.code(), error.what());
-      throw;
-    } catch (const std::exception& error) {
-      fail(ExitCode::kInternal, error.what());
-      throw;
-    }
-  }
+  TrainResult run();
+  void fail(ExitCode code, const std::string& what);
 
  private:
-  TrainResult steps();
   StepReport step(std::int64_t index);
   void require_finite(const StepReport& report, std::int64_t index);
   void evaluate(std::int64_t done);
   void save(std::int64_t done);
   std::int64_t resume();
-  void fail(ExitCode code, const char* what);
   [[nodiscard]] bool traced(std::int64_t index) const {
     return index >= config_.logging.trace_begin &&
            index < config_.logging.trace_begin + config_.logging.trace_steps;
@@ -95,7 +86,7 @@ class Trainer {
   Watchdog watchdog_;  // last: it watches the others
 };
 
-void Trainer::fail(ExitCode code, const char* what) {
+void Trainer::fail(ExitCode code, const std::string& what) {
   log_.error("rank {}: {}\nlanes stand at\n{}", world_.rank(), what, engine_.timeline.where());
   world_.abort(code, what);
   engine_.drain();
@@ -103,10 +94,10 @@ void Trainer::fail(ExitCode code, const char* what) {
 
 std::int64_t Trainer::resume() {
   if (config_.checkpoint.dir.empty() || !config_.checkpoint.resume) return 0;
-  watchdog_.pause();
+  watchdog_.be_patient(true);
   const auto info = load_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp),
                                engine_.params, engine_.optimizer, config_, log_);
-  watchdog_.resume();
+  watchdog_.be_patient(false);
   if (!info) return 0;
   if (world_.rank() == 0)
     log_.info("resume   step {}, {} samples consumed, from {}", info->step, info->consumed_samples,
@@ -116,13 +107,13 @@ std::int64_t Trainer::resume() {
 
 void Trainer::save(std::int64_t done) {
   if (config_.checkpoint.dir.empty() || saved_step_ == done) return;
-  watchdog_.pause();
+  watchdog_.be_patient(true);
   const auto begin = Clock::now();
   save_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp), engine_.params,
              engine_.optimizer, config_,
              {done, done * config_.train.global_batch, config_.train.seed, to_json(config_)},
              hooks_.on_save);
-  watchdog_.resume();
+  watchdog_.be_patient(false);
   saved_step_ = done;
   if (world_.rank() == 0)
     log_.info("saved    step {} to {} in {:.2f} s", done, config_.checkpoint.dir,
@@ -188,7 +179,7 @@ StepReport Trainer::step(std::int64_t index) {
   return report;
 }
 
-TrainResult Trainer::steps() {
+TrainResult Trainer::run() {
   const std::int64_t first = resume();
   if (first == 0 && config_.train.eval_every > 0) evaluate(0);
   std::int64_t done = first;
@@ -217,10 +208,37 @@ TrainResult Trainer::steps() {
   return result_;
 }
 
+// Whatever body throws is told to `failed` and leaves as an Error, with its own type if it is one.
+template <class Body, class Failed>
+auto reporting(const Body& body, const Failed& failed) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    failed(error.code(), error.what());
+    throw;
+  } catch (const std::bad_alloc&) {
+    failed(ExitCode::kMemory, "out of host memory");
+    throw_error(ExitCode::kMemory, "out of host memory");
+  } catch (const std::exception& error) {
+    failed(ExitCode::kInternal, error.what());
+    throw_error(ExitCode::kInternal, "{}", error.what());
+  }
+}
+
 }  // namespace
 
 TrainResult train_rank(World& world, const RunConfig& config, Log& log, const TrainHooks& hooks) {
-  return Trainer(world, config, log, hooks).run();
+  std::unique_ptr<Trainer> trainer;
+  return reporting(
+      [&] {
+        trainer = std::make_unique<Trainer>(world, config, log, hooks);
+        return trainer->run();
+      },
+      [&](ExitCode code, const std::string& what) {
+        if (trainer) return trainer->fail(code, what);
+        log.error("rank {}: {}", world.rank(), what);
+        world.abort(code, what);
+      });
 }
 
 }  // namespace tandem

@@ -26,14 +26,10 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::pause() {
+void Watchdog::be_patient(bool patient) {
   const std::lock_guard lock(mutex_);
-  paused_ = true;
-}
-
-void Watchdog::resume() {
-  const std::lock_guard lock(mutex_);
-  paused_ = false;
+  patient_ = patient;
+  moved_ = Clock::now();
 }
 
 void Watchdog::report_termination() {
@@ -55,7 +51,6 @@ bool Watchdog::healthy() {
 
 void Watchdog::watch() {
   std::int64_t last_progress = -1;
-  auto moved = Clock::now();
   bool termination_reported = false;
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, kPeriod, [this] { return stop_; })) {
@@ -65,13 +60,14 @@ void Watchdog::watch() {
     }
     if (!healthy()) return;
     const std::int64_t progress = timeline_.progress();
-    if (paused_ || progress != last_progress) {
+    const int limit_s = patient_ ? kPatience * timeout_s_ : timeout_s_;
+    if (progress != last_progress) {
       last_progress = progress;
-      moved = Clock::now();
-    } else if (Clock::now() - moved > std::chrono::seconds(timeout_s_)) {
-      const std::string reason =
-          fmt::format("rank {} has not moved for {} s (train.watchdog_s); its lanes stand at\n{}",
-                      world_.rank(), timeout_s_, timeline_.where());
+      moved_ = Clock::now();
+    } else if (Clock::now() - moved_ > std::chrono::seconds(limit_s)) {
+      const std::string reason = fmt::format(
+          "rank {} has not moved for {} s ({}train.watchdog_s); its lanes stand at\n{}",
+          world_.rank(), limit_s, patient_ ? "in a checkpoint, 4 x " : "", timeline_.where());
       log_.error("{}", reason);
       world_.abort(ExitCode::kComm, reason);
       return;

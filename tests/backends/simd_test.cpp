@@ -51,7 +51,7 @@ TEST_CASE("every NaN narrows to a NaN") {
   }
 }
 
-TEST_CASE("squares of sixteen transpose") {
+TEST_CASE("squares of vectors transpose") {
   Vec square[kLanes];
   for (int i = 0; i < kLanes; ++i)
     for (int j = 0; j < kLanes; ++j) square[i][j] = static_cast<float>(i * kLanes + j);

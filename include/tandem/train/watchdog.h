@@ -3,6 +3,7 @@
 // the communicators whether they have failed.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -21,9 +22,9 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // While paused (a checkpoint is being written or read) standing still is fine.
-  void pause();
-  void resume();
+  // While patient (a checkpoint is being written or read) nothing may move for four times as long.
+  static constexpr int kPatience = 4;
+  void be_patient(bool patient);
 
  private:
   void watch();
@@ -34,9 +35,10 @@ class Watchdog {
   const Timeline& timeline_;
   Log& log_;
   const int timeout_s_;
-  std::mutex mutex_;  // guards stop_ and paused_
+  std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
-  bool stop_ = false, paused_ = false;
+  bool stop_ = false, patient_ = false;
+  std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
   std::thread thread_;  // last: starts when everything above exists
 };
 

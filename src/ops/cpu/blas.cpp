@@ -31,6 +31,7 @@ void sgemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int6
            Panel a, Panel b, bool accumulate, Panel c) {
   if (m <= 0 || n <= 0) return;
   if (k <= 0) return accumulate ? void() : clear(m, n, c);
+  constexpr bool kWideVectors = kVecBytes >= 32;
   if constexpr (kWideVectors) return matmul(trans_a, trans_b, m, n, k, alpha, a, b, accumulate, c);
   use_one_blas_thread();
   cblas_sgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans,

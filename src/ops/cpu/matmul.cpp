@@ -6,10 +6,10 @@
 namespace tandem::cpu {
 namespace {
 
-// A kernel call keeps kRows x kVecs vectors of c in registers: sixteen of the 32 registers of
-// AVX-512, eight of the 16 of AVX2, which also covers the latency of two multiply-add units.
-constexpr int kRows = kManyRegisters ? 8 : 4;
-constexpr int kVecs = kManyRegisters ? 2 : 1;
+// A kernel call keeps kRows x kVecs vectors of c in registers: sixteen of the 32 of AVX-512, twelve
+// of the 16 of AVX2. Both cover the latency of two multiply-add units.
+constexpr int kRows = kVecBytes == 64 ? 8 : 6;
+constexpr int kVecs = 2;
 constexpr std::int64_t kColumns = kVecs * kLanes;
 constexpr std::int64_t kDepth = 512;  // of k at a time: the packed columns of b stay in cache
 

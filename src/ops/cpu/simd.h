@@ -1,4 +1,5 @@
-// Vec: sixteen floats, as the compiler's portable vector type, and what the kernels need of it.
+// Vec: one register of floats, as the compiler's portable vector type, and what the kernels need of
+// it.
 // Tails run through the same operations as full vectors, so a value never depends on where in a
 // loop it stood. Loops are written as for_lanes(n, [&](i, lanes) {...}).
 #pragma once
@@ -15,19 +16,19 @@
 
 namespace tandem::cpu {
 
-inline constexpr int kLanes = 16;
-using Vec = float __attribute__((vector_size(64)));
-using IntVec = std::uint32_t __attribute__((vector_size(64)));
-using HalfVec = std::uint16_t __attribute__((vector_size(32)));
-
-// What this build's processor has: vectors of at least half a Vec, and 32 registers of them.
+// The registers of the processor this build is for.
 #if defined(__AVX512F__)
-inline constexpr bool kWideVectors = true, kManyRegisters = true;
+inline constexpr int kVecBytes = 64;
 #elif defined(__AVX2__) && defined(__FMA__)
-inline constexpr bool kWideVectors = true, kManyRegisters = false;
+inline constexpr int kVecBytes = 32;
 #else
-inline constexpr bool kWideVectors = false, kManyRegisters = false;
+inline constexpr int kVecBytes = 16;
 #endif
+inline constexpr int kLanes = kVecBytes / 4;
+
+using Vec = float __attribute__((vector_size(kVecBytes)));
+using IntVec = std::uint32_t __attribute__((vector_size(kVecBytes)));
+using HalfVec = std::uint16_t __attribute__((vector_size(kVecBytes / 2)));
 
 using AllLanes = std::integral_constant<int, kLanes>;
 
@@ -108,13 +109,14 @@ Vec rotate(Vec v, std::integer_sequence<int, I...>) {
 }
 
 // combine over all lanes, by halves: one fixed tree.
-template <class Combine>
+template <int Shift = kLanes / 2, class Combine>
 float fold(Vec v, Combine combine) {
-  constexpr auto kAll = std::make_integer_sequence<int, kLanes>{};
-  v = combine(v, rotate<8>(v, kAll));
-  v = combine(v, rotate<4>(v, kAll));
-  v = combine(v, rotate<2>(v, kAll));
-  return combine(v, rotate<1>(v, kAll))[0];
+  if constexpr (Shift == 0) {
+    return v[0];
+  } else {
+    constexpr auto kAll = std::make_integer_sequence<int, kLanes>{};
+    return fold<Shift / 2>(combine(v, rotate<Shift>(v, kAll)), combine);
+  }
 }
 
 }  // namespace detail

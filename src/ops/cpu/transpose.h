@@ -1,4 +1,4 @@
-// Transposing squares of sixteen by sixteen floats in registers.
+// Transposing squares of kLanes by kLanes floats in registers.
 #pragma once
 
 #include <utility>
@@ -21,11 +21,11 @@ Vec interleave_high(Vec a, Vec b, std::integer_sequence<int, I...>) {
 
 }  // namespace detail
 
-// Interleaving the halves of the list of rows log2(16) times exchanges rows and columns.
+// Interleaving the halves of the list of rows log2(kLanes) times exchanges rows and columns.
 inline void transpose(Vec (&rows)[kLanes]) {
   constexpr auto kAll = std::make_integer_sequence<int, kLanes>{};
 #pragma GCC unroll 4
-  for (int round = 0; round < 4; ++round) {
+  for (int span = kLanes; span > 1; span /= 2) {
     Vec next[kLanes];
 #pragma GCC unroll 8
     for (int i = 0; i < kLanes / 2; ++i) {

@@ -274,3 +274,25 @@ TEST_CASE("gradients of every chunk are summed once, after its last backward, th
     CHECK(last.uses.size() == (head ? 5u : 4u));
   }
 }
+
+TEST_CASE("options come from the resolved config") {
+  RunConfig config;
+  config.model.layers = 8;
+  config.parallel.pp = 2;
+  config.parallel.vpp = 2;
+  config.parallel.dp = 2;
+  config.parallel.microbatch_group = 3;
+  config.train.micro_batch = 2;
+  config.train.global_batch = 20;
+  config.overlap = {.enabled = true, .delay_wgrad = false, .events = EventMode::kShared};
+  const LowerOptions options = lower_options(config);
+  CHECK(options.shape.pp == 2);
+  CHECK(options.shape.vpp == 2);
+  CHECK(options.shape.group == 3);
+  CHECK(options.shape.microbatches == 5);
+  CHECK(options.shape.overlap);
+  CHECK(!options.delay_wgrad);
+  CHECK(options.events == EventMode::kShared);
+  CHECK(options.partition.at(1, 1).layer_end == 8);
+  CHECK(check_programs(build_all(options)).ok());
+}

@@ -1,0 +1,111 @@
+"""What goes wrong ends the job soon, with its own exit code and a message that says where."""
+
+import hashlib
+import os
+import resource
+import signal
+import time
+import unittest
+
+from jobs import ENDLESS, JobTest, alive
+
+INSTRUCTION = r"(RUN|SEND|RECV|HOST_WAIT|GRAD_SYNC|OPT_STEP) (compute|ep|host|send|recv|dp)"
+
+
+def contents(folder):
+    """Checksums of all files below, by name."""
+    sums = {}
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(where, name), "rb") as file:
+                sums[os.path.join(where, name)] = hashlib.sha256(file.read()).hexdigest()
+    return sums
+
+
+class Killed(JobTest):
+    def test_kill_9_of_a_rank_ends_all(self):
+        job = self.mpirun(*ENDLESS, "train.watchdog_s=30", "train.alltoall_delay_us=20000")
+        job.wait_for(r"step +2/")
+        ranks = dict(job.ranks())
+        self.assertEqual(sorted(ranks), [0, 1, 2, 3])
+        os.kill(ranks[1], signal.SIGKILL)
+        begin = time.monotonic()
+        code = job.end()
+        self.assertLess(time.monotonic() - begin, 30, "mpirun sees it long before the watchdog")
+        text = job.text()
+        self.assertNotEqual(code, 0, text)
+        self.assertRegex(text, r"rank 1 .*\n?.*signal 9")
+        self.assertRegex(text, r"rank [023] was told to terminate; its lanes stand at")
+        self.assertRegex(text, INSTRUCTION)
+        self.assertFalse([pid for pid in ranks.values() if alive(pid)])
+
+    def test_a_stopped_rank_trips_the_watchdog(self):
+        job = self.mpirun(*ENDLESS, "train.watchdog_s=2", "train.alltoall_delay_us=5000")
+        job.wait_for(r"step +2/")
+        ranks = dict(job.ranks())
+        os.kill(ranks[2], signal.SIGSTOP)
+        self.require_end(job, 5, r"rank [013] has not moved for 2 s", INSTRUCTION, seconds=40)
+        self.assertFalse([pid for pid in ranks.values() if alive(pid)])
+
+    def test_sigterm_saves_what_it_can_and_says_where_the_lanes_are(self):
+        job = self.threads(*ENDLESS, "checkpoint.dir=" + self.path("c"))
+        job.wait_for(r"step +3/")
+        job.process.send_signal(signal.SIGTERM)
+        self.require_end(job, 0, r"was told to terminate", r"saved +step \d+")
+        self.require_end(self.threads("train.steps=1", "checkpoint.dir=" + self.path("c")), 0,
+                         r"resume +step \d+")
+
+
+class NotFinite(JobTest):
+    def explode(self, run):
+        save = "checkpoint.dir=" + self.path("c")
+        self.require_end(run("train.steps=3", save), 0, "saved +step 3")
+        before = contents(self.path("c"))
+        # The first step with this rate is still finite; the parameters it leaves are not usable.
+        self.require_end(run("train.steps=9", save, "optimizer.lr=1e30"), 4,
+                         r"step [45]: loss .* not both finite", r"rank [0-3]: ", r"layer \d")
+        self.assertEqual(contents(self.path("c")), before)
+        self.require_end(run("train.steps=5", save), 0, "resume +step 3", "saved +step 5")
+
+    def test_under_mpirun(self):
+        self.explode(self.mpirun)
+
+    def test_with_ranks_as_threads(self):
+        self.explode(self.threads)
+
+
+class ExitCodes(JobTest):
+    def test_bad_config(self):
+        job = self.mpirun("model.layers=0", "model.experst=3")
+        self.require_end(job, 2, "model.layers", "model.experts")
+        self.require_end(self.threads("model.kv_heads=3"), 2, "model.kv_heads")
+        self.require_end(self.threads("train.steps"), 2)
+
+    def test_wrong_number_of_ranks(self):
+        self.require_end(self.mpirun(ranks=3), 2, "parallel.pp")
+        self.require_end(self.threads(ranks=2), 2, "parallel.ep")
+
+    def test_missing_input(self):
+        missing = "data.train=" + '["' + self.path("no.txt") + '"]'
+        for run in (self.mpirun, self.threads):
+            self.require_end(run("data.kind=text", "model.vocab=256", missing), 3, "no.txt")
+
+    def test_folders_that_cannot_be_written(self):
+        with open(self.path("file"), "w", encoding="utf-8"):
+            pass
+        for run in (self.mpirun, self.threads):
+            job = run("train.steps=1", "checkpoint.dir=" + self.path("file"))
+            self.require_end(job, 3, "file")
+            job = run("train.steps=1", "logging.metrics=" + self.path("file/metrics.jsonl"))
+            self.require_end(job, 3, "metrics.jsonl")
+
+    def test_out_of_memory(self):
+        limit = 3 << 30  # the weights of one rank are 1.6 GB, its gradients as much again
+        job = self.threads(
+            "model.hidden=2048", "model.moe_ffn=8192", "model.experts=8", ranks=4,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.require_end(job, 6, r"refused \d+ bytes for (parameters|gradients) of chunk")
+
+
+if __name__ == "__main__":
+    unittest.main()
