@@ -31,6 +31,9 @@ install() {
     "${missing[@]}" >/dev/null || fail "apt-get could not install: ${missing[*]}"
 }
 
+# How many GPUs this machine has.
+gpus() { find /dev -maxdepth 1 -name 'nvidia[0-9]*' 2>/dev/null | wc -l; }
+
 # build FOLDER CMAKE_OPTION...: configures and builds below the project's root.
 build() {
   local folder="$root/$1"; shift

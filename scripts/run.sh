@@ -4,8 +4,10 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 install "${build_packages[@]}" "${text_packages[@]}"
-say "building (Release)"
-build build -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=OFF
+cuda=AUTO
+[ "$(gpus)" -gt 0 ] || cuda=OFF   # nothing here would run its kernels: save the time to compile them
+say "building (Release, CUDA $cuda)"
+build build -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=OFF -DTANDEM_CUDA=$cuda
 
 text="$root/data/kjv.txt"
 if [ ! -s "$text" ]; then

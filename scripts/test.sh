@@ -7,8 +7,7 @@ install "${build_packages[@]}" "${test_packages[@]}"
 say "building (Release, with tests)"
 build build-test -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=ON
 
-gpus="$(find /dev -maxdepth 1 -name 'nvidia[0-9]*' 2>/dev/null | wc -l)"
 skipped="$(ctest --test-dir "$root/build-test" -N -L gpu 2>/dev/null | sed -n 's/^Total Tests: //p')"
 say "running the tests"
-[ "$gpus" -gt 0 ] || say "${skipped:-0} tests skipped: they need a GPU and this machine has none"
+[ "$(gpus)" -gt 0 ] || say "${skipped:-0} tests skipped: they need a GPU and this machine has none"
 exec ctest --test-dir "$root/build-test" --output-on-failure -j "$(nproc)" "$@"

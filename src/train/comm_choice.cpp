@@ -1,6 +1,9 @@
 #include "comm_choice.h"
 
+#include <unistd.h>
+
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +30,18 @@ Crowd largest_crowd(const std::vector<std::string>& gpus) {
   for (const std::string& gpu : gpus)
     if (const int ranks = ++ranks_of[gpu]; ranks > largest.ranks) largest = {ranks, gpu};
   return largest;
+}
+
+// Ranks of one process share its CUDA context, in which an allocation or a library call of one rank
+// may wait for the lanes of all, and so for ever for a lane that waits for this rank.
+void refuse_threads(World& world, const Device& device, const Crowd& crowd) {
+  const auto processes = world.gather(fmt::format("{} {}", device.unique_id(), getpid()));
+  const std::set<std::string> different(processes.begin(), processes.end());
+  if (different.size() < processes.size())
+    throw_error(ExitCode::kUsage,
+                "{} ranks are threads of one process and share {}: start them with mpirun -np {} "
+                "instead of --ranks, or set train.device=cpu",
+                crowd.ranks, crowd.gpu, processes.size());
 }
 
 Choice choose(CommChoice wanted, const Crowd& crowd) {
@@ -61,7 +76,9 @@ std::vector<std::string> gather_devices(World& world, const Device& device) {
 CommOptions choose_comm(World& world, const TrainConfig& config, const Device& device, Log& log) {
   const std::vector<std::string> devices = gather_devices(world, device);
   if (device.kind() == DeviceKind::kCpu) return {};
-  const Choice choice = choose(config.comm, largest_crowd(devices));
+  const Crowd crowd = largest_crowd(devices);
+  refuse_threads(world, device, crowd);
+  const Choice choice = choose(config.comm, crowd);
   if (world.rank() == 0)
     log.info("comm     {}: {}",
              choice.kind == CommKind::kNccl ? "NCCL" : "copies through host memory", choice.why);
