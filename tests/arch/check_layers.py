@@ -16,8 +16,9 @@ MAX_LINES = 800
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 BANNED = [  # pattern, folders where it is allowed, what to say
-    # What the compiler says of the processor (__SSE4_2__) may choose an instruction; nothing else.
-    (re.compile(r"^\s*#\s*(ifdef|ifndef|if|elif)\b(?!(\s|defined\b|__\w+__|[()!]|&&|\|\|)+$)",
+    # What the compiler says of the processor (__SSE4_2__, __CUDA_ARCH_FEAT_...) may choose an
+    # instruction; nothing else.
+    (re.compile(r"^\s*#\s*(ifdef|ifndef|if|elif)\b(?!(\s|defined\b|__\w+__|__CUDA_ARCH\w*|[()!]|&&|\|\|)+$)",
                 re.M), set(), "conditional compilation; use a constexpr or another source file"),
     (re.compile(r"(?<!operator )\bnew\b(?!>)"), set(), "a new expression; use std::make_unique or a container"),
     (re.compile(r"\bMPI_\w+"), {"comm"}, "MPI outside src/comm"),
