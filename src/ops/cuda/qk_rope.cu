@@ -64,27 +64,37 @@ __global__ void __launch_bounds__(kThreads)
     d[i] = from_float<T>(r * (to_float(d[i]) * to_float(w[i]) - to_float(x[i]) * mean));
 }
 
-constexpr int kTokensPerPart = 64;
+constexpr int kTokensPerPart = 16;
+constexpr int kShare = 8;   // threads that share the groups of an element
 
 // parts[p, i]: over the tokens of part p and all groups of this kind (q: i < q_size, then k) of
-// d x rstd. Runs before qk_norm_bwd overwrites d.
+// d x rstd. Runs before qk_norm_bwd overwrites d. Block: [kWarp elements, kShare].
 template <class T>
-__global__ void qk_norm_dw_parts(const T* d_qkv, const T* raw, const float* rstd, float* parts,
-                                 Groups g, int tokens) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= g.q_size + g.k_size) return;
+__global__ void __launch_bounds__(kWarp* kShare)
+    qk_norm_dw_parts(const T* d_qkv, const T* raw, const float* rstd, float* parts, Groups g,
+                     int tokens) {
+  __shared__ float shared[kShare][kWarp];
+  const int i = blockIdx.x * kWarp + threadIdx.x, width = g.q_size + g.k_size;
   const bool q = i < g.q_size;
   const int first = q ? 0 : g.q_groups, last = q ? g.q_groups : g.count;
   const int element = q ? i : i - g.q_size;
   const int begin = blockIdx.y * kTokensPerPart, end = min(tokens, begin + kTokensPerPart);
   float sum = 0.0F;
-  for (std::int64_t t = begin; t < end; ++t)
-    for (int group = first; group < last; ++group) {
-      const int at = g.begin(group) + element;
-      sum += to_float(d_qkv[t * (g.q_width + 2 * g.kv_width) + at]) *
-             to_float(raw[t * (g.q_width + g.kv_width) + at]) * rstd[t * g.count + group];
+  if (i < width) {
+    for (std::int64_t t = begin; t < end; ++t) {
+#pragma unroll 4
+      for (int group = first + threadIdx.y; group < last; group += kShare) {
+        const int at = g.begin(group) + element;
+        sum += to_float(d_qkv[t * (g.q_width + 2 * g.kv_width) + at]) *
+               to_float(raw[t * (g.q_width + g.kv_width) + at]) * rstd[t * g.count + group];
+      }
     }
-  parts[std::int64_t{blockIdx.y} * (g.q_size + g.k_size) + i] = sum;
+  }
+  shared[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();  // hazard: all shares written before the first row adds them
+  if (threadIdx.y != 0 || i >= width) return;
+  for (int share = 1; share < kShare; ++share) sum += shared[share][threadIdx.x];
+  parts[std::int64_t{blockIdx.y} * width + i] = sum;
 }
 
 __global__ void add_parts(const float* parts, float* d_w_q, float* d_w_k, int num_parts, int q_size,
@@ -141,7 +151,8 @@ void run(const ops::QkNormBwd& op, CudaStream& stream) {
   const auto parts = static_cast<int>(blocks_for(op.d_qkv.rows, kTokensPerPart));
   auto* sums = stream.local<Workspace>().at_least<float>(std::size_t(parts) * std::size_t(width));
   with_storage(op.d_qkv.dtype, "qk norm backward", [&]<class T>() {
-    qk_norm_dw_parts<T><<<dim3(blocks_for(width, kThreads), parts), kThreads, 0, stream.handle()>>>(
+    qk_norm_dw_parts<T><<<dim3(blocks_for(width, kWarp), parts), dim3(kWarp, kShare), 0,
+                          stream.handle()>>>(
         op.d_qkv.as<T>(), op.raw.as<T>(), op.rstd.as<float>(), sums, groups, op.d_qkv.rows);
     add_parts<<<blocks_for(width, kThreads), kThreads, 0, stream.handle()>>>(
         sums, op.d_w_q.as<float>(), op.d_w_k.as<float>(), parts, groups.q_size, groups.k_size);
