@@ -56,10 +56,11 @@ TEST_CASE("the schedule does not change a bit: two plain stages in bf16 with tie
                      kSchedules);
 }
 
-TEST_CASE("poisoned memory and slow all-to-alls do not change a bit") {
-  require_equal_bits(
-      4, {"parallel.pp=2", "parallel.vpp=2", "parallel.ep=2", "train.steps=5"},
-      {{"train.poison_memory=true"}, {"train.poison_memory=true", "train.alltoall_delay_us=500"}});
+TEST_CASE("poisoned memory, slow all-to-alls and evaluations do not change a bit") {
+  require_equal_bits(4, {"parallel.pp=2", "parallel.vpp=2", "parallel.ep=2", "train.steps=5"},
+                     {{"train.eval_every=2", "train.eval_batches=3"},
+                      {"train.poison_memory=true"},
+                      {"train.poison_memory=true", "train.alltoall_delay_us=500"}});
 }
 
 TEST_CASE("the number of CPU threads does not change a bit") {

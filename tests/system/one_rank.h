@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "slow_lane.h"
 #include "tandem/config/load.h"
 #include "tandem/data/batch_source.h"
 #include "tandem/runtime/executor.h"
@@ -14,14 +15,13 @@
 
 namespace tandem {
 
-// Two MoE layers, two micro-batches, overlap: every kind of wait that one stage has. The delay is
-// long against every node, so that a lane that does not wait for an all-to-all overtakes it.
+// Two MoE layers, two micro-batches, overlap: every kind of wait that one stage has.
 inline RunConfig paired_step() {
   return resolve(parse_config(R"({
     "model": {"layers": 2, "hidden": 32, "heads": 2, "kv_heads": 1, "head_dim": 16, "experts": 4,
               "topk": 2, "moe_ffn": 32, "vocab": 64},
     "train": {"device": "cpu", "micro_batch": 1, "global_batch": 2, "seq_len": 16,
-              "cpu_threads": 1, "poison_memory": true, "alltoall_delay_us": 15000},
+              "poison_memory": true},
     "data": {"kind": "synthetic"}})",
                               "the tests' config", {}),
                  1);
@@ -31,27 +31,32 @@ inline Program program_of(const RunConfig& config) {
   return build_program(lower_options(config), ProgramKind::kTraining, 0);
 }
 
-// Runs one step in a world of one rank. True: it ended, and loss and gradient norm are finite.
-inline bool runs_well(const RunConfig& config, const Program& program) {
-  bool well = false;
+struct StepOutcome {
+  double loss = 0.0, norm = 0.0;  // NaN: the step was refused half-way
+  [[nodiscard]] bool operator==(const StepOutcome&) const = default;  // false with a NaN
+};
+
+// Runs one step in a world of one rank whose lane `slow` is late wherever it may be.
+inline StepOutcome run_step(const RunConfig& config, const Program& program, Lane slow) {
+  StepOutcome outcome;
   run_as_threads(1, [&](World& world) {
-    const auto device = make_cpu_device({.threads = config.train.cpu_threads});
+    SlowLaneDevice device{std::string(name_of(slow))};
     const RankGrid grid = make_grid(config);
     const BatchSources data = open_data(config);
-    BatchLoader batches(*device, config, config.microbatches(), true);
-    RankComms comms = make_rank_comms(world, grid, false);
-    Timeline timeline(*device);
+    BatchLoader batches(device, config, config.microbatches(), true);
+    Timeline timeline(device);
     std::unique_ptr<Params> params;
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<Executor> executor;
-    Lanes lanes(*device, grid.pp);  // last: their work uses everything above
-    params = std::make_unique<Params>(*device, lanes.stream(Lane::kCompute),
+    RankComms comms = make_rank_comms(world, grid, false);
+    Lanes lanes(device, grid.pp);  // last: their work uses everything above
+    params = std::make_unique<Params>(device, lanes.stream(Lane::kCompute),
                                       make_params(config, grid, make_partition(config), 0),
                                       config.train.dtype, config.train.seed);
-    optimizer = std::make_unique<Optimizer>(*device, lanes.stream(Lane::kDp), *params,
+    optimizer = std::make_unique<Optimizer>(device, lanes.stream(Lane::kDp), *params,
                                             config.optimizer, false, comms.optimizer());
     executor = std::make_unique<Executor>(
-        RankState{config, make_dims(config), *device, lanes, comms, *params, *optimizer, timeline},
+        RankState{config, make_dims(config), device, lanes, comms, *params, *optimizer, timeline},
         program);
 
     std::vector<std::int64_t> first;
@@ -62,18 +67,18 @@ inline bool runs_well(const RunConfig& config, const Program& program) {
     input.loss_scale = static_cast<float>(1.0 / tokens);
     input.aux_scale = static_cast<float>(1.0 / config.microbatches());
     input.lr = 1e-3;
+    float norm = 0.0F;
     try {
       executor->run(input);
-      float norm = 0.0F;
-      device->copy(lanes.stream(Lane::kDp), &norm, optimizer->grad_norm().data, sizeof(norm));
+      device.copy(lanes.stream(Lane::kDp), &norm, optimizer->grad_norm().data, sizeof(norm));
       // hazard: the copy of the norm before the host reads it
       lanes.stream(Lane::kDp).sync();
-      well = std::isfinite(executor->loss_sum()) && std::isfinite(norm);
+      outcome = {executor->loss_sum(), static_cast<double>(norm)};
     } catch (const Error&) {
-      well = false;
+      outcome = {std::nan(""), std::nan("")};
     }
   });
-  return well;
+  return outcome;
 }
 
 inline std::vector<std::size_t> waits_of(const Program& program) {
