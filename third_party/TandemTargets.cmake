@@ -61,8 +61,12 @@ function(tandem_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  set(properties LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
-  if("gpu" IN_LIST ARG_LABELS)   # such a test says so where it finds no GPU; one uses it at a time
+  list(LENGTH ARG_LABELS num_labels)
+  if(NOT num_labels EQUAL 1)   # Catch's script would take a second one for a property
+    message(FATAL_ERROR "${name}: give one label, not \"${ARG_LABELS}\"")
+  endif()
+  set(properties LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_LABELS STREQUAL "gpu")   # such a test says so where it finds no GPU; one uses it at a time
     list(APPEND properties SKIP_REGULAR_EXPRESSION "no CUDA device is visible" RESOURCE_LOCK gpu)
   endif()
   catch_discover_tests(${name} TEST_PREFIX "${name}: " PROPERTIES ${properties})

@@ -27,6 +27,7 @@ struct Log::State {
   spdlog::logger err = make_logger("err", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   std::string prefix;
   bool quiet = false;
+  bool notes_to_stderr = false;
 };
 
 Log::Log(int rank, bool quiet) : state_(std::make_unique<State>()), rank_(rank) {
@@ -41,6 +42,10 @@ void Log::write(Level level, const std::string& line) {
     case kInfo:
       if (!state_->quiet) state_->out.info(state_->prefix + line);
       return;
+    case kNote:
+      if (!state_->quiet)
+        (state_->notes_to_stderr ? state_->err : state_->out).info(state_->prefix + line);
+      return;
     case kWarn:
       state_->err.warn(state_->prefix + "warning: " + line);
       return;
@@ -48,6 +53,10 @@ void Log::write(Level level, const std::string& line) {
       state_->err.error(state_->prefix + "error: " + line);
       return;
   }
+}
+
+void Log::notes_to_stderr() {
+  state_->notes_to_stderr = true;
 }
 
 bool colour_wanted() {

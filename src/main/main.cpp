@@ -49,7 +49,8 @@ int dispatch(int argc, char** argv) {
   schedule_command->add_option("--stage", schedule.stage, "pipeline stage to show");
   schedule_command->add_flag("--text", schedule.text, "print the program line by line");
   schedule_command->add_option("--svg", schedule.svg, "write a picture of all stages to this file");
-  schedule_command->add_option("--width", schedule.width, "columns of the chart");
+  schedule_command->add_option("--width", schedule.width, "columns of the chart")
+      ->check(CLI::Range(20, 10000));
   schedule_command->footer("Example: tandem schedule configs/demo.json --svg demo.svg");
 
   auto* check_command = app.add_subcommand("check", "Prove the programs of all ranks");

@@ -100,7 +100,10 @@ void print_stages(const RunConfig& config) {
 
 RunConfig planned_config(const ConfigArgs& args) {
   RunConfig config = load_config(args.path, args.overrides);
-  if (args.ranks > 0) config.parallel.dp = 0;  // another size: dp follows from it
+  const bool dp_given =
+      std::any_of(args.overrides.begin(), args.overrides.end(),
+                  [](const std::string& text) { return text.rfind("parallel.dp=", 0) == 0; });
+  if (args.ranks > 0 && !dp_given) config.parallel.dp = 0;  // another size: dp follows from it
   return resolve(std::move(config), args.ranks);
 }
 

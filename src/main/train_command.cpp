@@ -21,10 +21,10 @@ double wall_seconds() {
 
 void print_start(const RunConfig& config, Log& log) {
   const ParamCount count = count_params(config.model);
-  log.info("model    {} layers, hidden {}, {} experts top-{}, {:.2f} M parameters, {:.2f} M active",
+  log.note("model    {} layers, hidden {}, {} experts top-{}, {:.2f} M parameters, {:.2f} M active",
            config.model.layers, config.model.hidden, config.model.experts, config.model.topk,
            static_cast<double>(count.total) / 1e6, static_cast<double>(count.active) / 1e6);
-  log.info(
+  log.note(
       "layout   pp {} x vpp {}, dp {}, ep {}; {} micro-batches of {} x {} tokens; overlap {}, {} "
       "events, weight gradients {}",
       config.parallel.pp, config.parallel.vpp, config.parallel.dp, config.parallel.ep,
@@ -34,13 +34,20 @@ void print_start(const RunConfig& config, Log& log) {
       config.overlap.delay_wgrad ? "delayed" : "in place");
 }
 
-void print_end(const TrainResult& result, double seconds, Log& log) {
-  log.info("");
-  log.info("done     {} steps in {}{}", result.steps, duration(seconds),
+void print_end(const TrainResult& result, const RunConfig& config, double seconds, Log& log) {
+  log.note("");
+  if (result.steps == result.first_step && !result.stopped_by_signal) {
+    log.note(
+        "done     nothing to do: {} already holds all {} steps; raise train.steps, or choose "
+        "another checkpoint.dir to start afresh",
+        config.checkpoint.dir, result.steps);
+    return;
+  }
+  log.note("done     {} steps in {}{}", result.steps - result.first_step, duration(seconds),
            result.stopped_by_signal ? ", stopped by a signal" : "");
-  log.info("loss     {:.4f} -> {:.4f}", result.first_loss, result.last_loss);
-  if (result.last_held_out > 0.0)
-    log.info("held-out {:.4f} -> {:.4f} nats per token", result.first_held_out,
+  log.note("loss     {:.4f} -> {:.4f}", result.first_loss, result.last_loss);
+  if (result.last_held_out != result.first_held_out)
+    log.note("held-out {:.4f} -> {:.4f} nats per token", result.first_held_out,
              result.last_held_out);
 }
 
@@ -55,10 +62,11 @@ ExitCode train_one(World& world, const ConfigArgs& args) {
     if (world.rank() == 0) log.error("{}", error.what());
     return error.code();
   }
+  if (config.logging.format == LogFormat::kJson) log.notes_to_stderr();
   if (world.rank() == 0) print_start(config, log);
   const double begin = wall_seconds();
   const TrainResult result = train_rank(world, config, log);
-  if (world.rank() == 0) print_end(result, wall_seconds() - begin, log);
+  if (world.rank() == 0) print_end(result, config, wall_seconds() - begin, log);
   return ExitCode::kOk;
 }
 

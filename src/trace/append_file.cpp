@@ -7,18 +7,20 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 
 #include "tandem/base/error.h"
 
 namespace tandem {
 
 AppendFile::AppendFile(const std::string& path, Mode mode) : path_(path) {
+  std::error_code ignored;  // where it matters, opening fails and says why
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (mode == Mode::kNew ? O_EXCL : 0);
   file_ = ::open(path.c_str(), flags, 0644);
   if (file_ < 0) {
     throw_error(ExitCode::kBadInput,
-                "cannot open {} for writing: {}; give a folder that exists "
-                "and may be written",
+                "cannot open {} for writing: {}; give a folder that may be written",
                 path, std::strerror(errno));
   }
 }

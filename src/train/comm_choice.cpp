@@ -80,7 +80,7 @@ CommOptions choose_comm(World& world, const TrainConfig& config, const Device& d
   refuse_threads(world, device, crowd);
   const Choice choice = choose(config.comm, crowd);
   if (world.rank() == 0)
-    log.info("comm     {}: {}",
+    log.note("comm     {}: {}",
              choice.kind == CommKind::kNccl ? "NCCL" : "copies through host memory", choice.why);
   return {.kind = choice.kind, .min_ctas = 0, .max_ctas = config.nccl_max_ctas};
 }

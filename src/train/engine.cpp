@@ -31,7 +31,7 @@ std::unique_ptr<Device> open_device(World& world, const RunConfig& config, Log& 
   auto device =
       cuda ? open_cuda(world, config, std::max(1, visible)) : make_cpu_device({.threads = threads});
   if (world.rank() == 0)
-    log.info("device   {}, {} rank(s) on {} core(s)", device->description(), world.size(), cores);
+    log.note("device   {}, {} rank(s) on {} core(s)", device->description(), world.size(), cores);
   return device;
 }
 

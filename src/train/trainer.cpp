@@ -100,7 +100,7 @@ std::int64_t Trainer::resume() {
   watchdog_.be_patient(false);
   if (!info) return 0;
   if (world_.rank() == 0)
-    log_.info("resume   step {}, {} samples consumed, from {}", info->step, info->consumed_samples,
+    log_.note("resume   step {}, {} samples consumed, from {}", info->step, info->consumed_samples,
               config_.checkpoint.dir);
   return info->step;
 }
@@ -116,7 +116,7 @@ void Trainer::save(std::int64_t done) {
   watchdog_.be_patient(false);
   saved_step_ = done;
   if (world_.rank() == 0)
-    log_.info("saved    step {} to {} in {:.2f} s", done, config_.checkpoint.dir,
+    log_.note("saved    step {} to {} in {:.2f} s", done, config_.checkpoint.dir,
               seconds_since(begin));
 }
 
@@ -126,7 +126,7 @@ void Trainer::evaluate(std::int64_t done) {
   if (result_.first_held_out == 0.0) result_.first_held_out = loss;
   result_.last_held_out = loss;
   if (world_.rank() != 0) return;
-  log_.info("held-out step {} | loss {:.4f} | perplexity {:.3f}", done, loss, std::exp(loss));
+  log_.note("held-out step {} | loss {:.4f} | perplexity {:.3f}", done, loss, std::exp(loss));
   for (auto& sink : sinks_) sink->write(done, {{"lm loss validation", loss}});
 }
 
@@ -180,6 +180,12 @@ StepReport Trainer::step(std::int64_t index) {
 }
 
 TrainResult Trainer::run() {
+  if (config_.train.eval_every > 0 && !engine_.data.valid)
+    throw_error(ExitCode::kUsage,
+                "train.eval_every = {}, but the data holds nothing out: give data.valid, a larger "
+                "data.valid_fraction, or a data.split whose second part is not empty; or set "
+                "train.eval_every=0",
+                config_.train.eval_every);
   const std::int64_t first = resume();
   if (first == 0 && config_.train.eval_every > 0) evaluate(0);
   std::int64_t done = first;
@@ -204,6 +210,7 @@ TrainResult Trainer::run() {
       evaluate(done);
     if (last || (config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0)) save(done);
   }
+  result_.first_step = first;
   result_.steps = done;
   return result_;
 }

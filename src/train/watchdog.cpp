@@ -9,6 +9,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPeriod = std::chrono::milliseconds(100);
+// A run that was told to stop and does so at the end of its step needs no report. Below the second
+// that mpirun leaves the other ranks when one was killed.
+constexpr int kPeriodsOfGrace = 4;
 
 }  // namespace
 
@@ -52,9 +55,10 @@ bool Watchdog::healthy() {
 void Watchdog::watch() {
   std::int64_t last_progress = -1;
   bool termination_reported = false;
+  int periods_told = 0;
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, kPeriod, [this] { return stop_; })) {
-    if (terminate_requested() && !termination_reported) {
+    if (terminate_requested() && !termination_reported && ++periods_told > kPeriodsOfGrace) {
       termination_reported = true;
       report_termination();
     }

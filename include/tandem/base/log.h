@@ -18,13 +18,28 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  template <class... A> void info(fmt::format_string<A...> f, A&&... a) { write(kInfo, fmt::format(f, std::forward<A>(a)...)); }
-  template <class... A> void warn(fmt::format_string<A...> f, A&&... a) { write(kWarn, fmt::format(f, std::forward<A>(a)...)); }
-  template <class... A> void error(fmt::format_string<A...> f, A&&... a) { write(kError, fmt::format(f, std::forward<A>(a)...)); }
+  template <class... A>
+  void info(fmt::format_string<A...> f, A&&... a) {
+    write(kInfo, fmt::format(f, std::forward<A>(a)...));
+  }
+  // Remarks around the progress lines; in a machine-readable log they go to stderr.
+  template <class... A>
+  void note(fmt::format_string<A...> f, A&&... a) {
+    write(kNote, fmt::format(f, std::forward<A>(a)...));
+  }
+  template <class... A>
+  void warn(fmt::format_string<A...> f, A&&... a) {
+    write(kWarn, fmt::format(f, std::forward<A>(a)...));
+  }
+  template <class... A>
+  void error(fmt::format_string<A...> f, A&&... a) {
+    write(kError, fmt::format(f, std::forward<A>(a)...));
+  }
   [[nodiscard]] int rank() const { return rank_; }
+  void notes_to_stderr();
 
  private:
-  enum Level { kInfo, kWarn, kError };
+  enum Level { kInfo, kNote, kWarn, kError };
   void write(Level level, const std::string& line);
   struct State;
   std::unique_ptr<State> state_;

@@ -13,7 +13,8 @@ namespace tandem {
 
 // How a run ended; the same on every rank.
 struct TrainResult {
-  std::int64_t steps = 0;  // optimizer steps done in total
+  std::int64_t steps = 0;       // optimizer steps done in total
+  std::int64_t first_step = 0;  // of this run: 0, or where it resumed
   double first_loss = 0.0, last_loss = 0.0;
   double first_held_out = 0.0, last_held_out = 0.0;  // nats per token; 0: not evaluated
   bool stopped_by_signal = false;
