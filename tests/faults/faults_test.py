@@ -48,7 +48,9 @@ class Killed(JobTest):
         self.assertFalse([pid for pid in ranks.values() if alive(pid)])
 
     def test_sigterm_saves_what_it_can_and_says_where_the_lanes_are(self):
-        job = self.threads(*ENDLESS, "checkpoint.dir=" + self.path("c"))
+        # Steps long enough for the signal to be reported within one.
+        job = self.threads(*ENDLESS, "train.alltoall_delay_us=20000",
+                           "checkpoint.dir=" + self.path("c"))
         job.wait_for(r"step +3/")
         job.process.send_signal(signal.SIGTERM)
         self.require_end(job, 0, r"was told to terminate", r"saved +step \d+")
