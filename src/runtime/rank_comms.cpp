@@ -38,12 +38,14 @@ RankComms make_rank_comms(World& world, const RankGrid& grid, bool tied_embeddin
     auto bwd =
         make_edge(world, grid, next, from, fmt::format("backward {}-{}", next, from), options);
     if (stage == from) {
-      comms.send_fwd = std::move(fwd);
-      comms.recv_bwd = std::move(bwd);
+      comms.send_fwd = fwd.get();
+      comms.recv_bwd = bwd.get();
     } else if (stage == next) {
-      comms.recv_fwd = std::move(fwd);
-      comms.send_bwd = std::move(bwd);
+      comms.recv_fwd = fwd.get();
+      comms.send_bwd = bwd.get();
     }
+    for (auto* edge : {&fwd, &bwd})
+      if (*edge) comms.edges.push_back(std::move(*edge));
   }
   return comms;
 }

@@ -23,7 +23,37 @@ NcclComm::NcclComm(Transport& transport, std::string name, const CommOptions& op
                    AbortState& abort)
     : CheckedComm(transport.rank(), transport.size(), std::move(name)),
       exceptions_(std::uncaught_exceptions()),
-      group_(transport, this->name(), options, abort) {}
+      group_(transport, this->name(), options, abort) {
+  connect();
+}
+
+// NCCL links two members at their first message and makes the host wait for the other side, which
+// in a pipeline may be waiting for a later call of this rank. So all links are made now, while
+// every member is here and nothing else is under way.
+void NcclComm::connect() {
+  cudaStream_t stream = nullptr;
+  std::byte* bytes = nullptr;
+  TANDEM_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  TANDEM_CUDA_CHECK(cudaMallocAsync(reinterpret_cast<void**>(&bytes),
+                                    2 * static_cast<std::size_t>(size()), stream));
+  group_.run("first contact", [&](ncclComm_t comm) {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      std::byte* pair = bytes + 2 * peer;
+      if (const auto result = ncclSend(pair, 1, ncclInt8, peer, comm, stream);
+          result != ncclSuccess && result != ncclInProgress)
+        return result;
+      if (const auto result = ncclRecv(pair + 1, 1, ncclInt8, peer, comm, stream);
+          result != ncclSuccess && result != ncclInProgress)
+        return result;
+    }
+    return ncclSuccess;
+  });
+  TANDEM_CUDA_CHECK(cudaFreeAsync(bytes, stream));
+  // hazard: the messages before the stream they are on goes
+  TANDEM_CUDA_CHECK(cudaStreamSynchronize(stream));
+  TANDEM_CUDA_CHECK(cudaStreamDestroy(stream));
+}
 
 NcclComm::~NcclComm() {
   if (std::uncaught_exceptions() > exceptions_) group_.give_up();

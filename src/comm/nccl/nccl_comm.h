@@ -22,6 +22,7 @@ class NcclComm : public CheckedComm {
   ~NcclComm() override;
 
  private:
+  void connect();
   void start_all_to_all(Stream& stream, AllToAll plan) override;
   void start_all_reduce(Stream& stream, View inout, ReduceOp op) override;
   void start_reduce_scatter(Stream& stream, View in, View out) override;

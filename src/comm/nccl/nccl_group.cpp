@@ -46,6 +46,8 @@ NcclGroup::~NcclGroup() {
 void NcclGroup::init(Transport& members, const CommOptions& options) {
   // Communicators of several lanes take turns in the order in which the host issues their calls.
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+  // Collectives link their members now, not at the first call: see NcclComm::connect.
+  setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
   ncclUniqueId id{};
   auto* bytes = reinterpret_cast<std::byte*>(&id);
   std::vector<Outgoing> sends;

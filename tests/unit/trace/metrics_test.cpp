@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+#include <filesystem>
 #include "tandem/trace/metrics.h"
 
 #include <unistd.h>
@@ -115,7 +117,14 @@ TEST_CASE("json lines: half a line of a killed run does not spoil the next recor
 }
 
 TEST_CASE("a sink that cannot be opened names its path") {
-  CHECK_THROWS_WITH(make_json_lines("/no/such/folder/m.jsonl"),
-                    Catch::Contains("/no/such/folder/m.jsonl"));
+  CHECK_THROWS_WITH(make_json_lines("/proc/no/such/folder/m.jsonl"),
+                    Catch::Contains("/proc/no/such/folder/m.jsonl"));
   CHECK_THROWS_WITH(make_tensorboard("/proc/no-folder"), Catch::Contains("/proc/no-folder"));
+}
+
+TEST_CASE("a sink makes the folder its file is in") {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("tandem-{}", ::getpid());
+  make_json_lines((folder / "runs" / "m.jsonl").string())->write(1, {{"loss", 2.0}});
+  CHECK(std::filesystem::file_size(folder / "runs" / "m.jsonl") > 0);
+  std::filesystem::remove_all(folder);
 }
