@@ -1,19 +1,19 @@
 #include "tandem/train/signals.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace tandem {
 namespace {
 
-// A handler can reach nothing but static storage; these two flags are the only such state.
-volatile std::sig_atomic_t save_flag = 0;
-volatile std::sig_atomic_t terminate_flag = 0;
+// A handler can reach nothing but static storage; these two flags are the only such state. Atomic,
+// because other threads read them; without a lock, because a handler may take none.
+std::atomic<bool> save_flag{false};
+std::atomic<bool> terminate_flag{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
-  if (signal == SIGTERM)
-    terminate_flag = 1;
-  else
-    save_flag = 1;
+  (signal == SIGTERM ? terminate_flag : save_flag).store(true);
 }
 
 }  // namespace
@@ -28,10 +28,10 @@ void install_signal_handlers() {
 }
 
 bool stop_requested() {
-  return save_flag != 0 || terminate_flag != 0;
+  return save_flag.load() || terminate_flag.load();
 }
 bool terminate_requested() {
-  return terminate_flag != 0;
+  return terminate_flag.load();
 }
 
 }  // namespace tandem

@@ -13,6 +13,7 @@ import unittest
 
 TANDEM = os.environ["TANDEM_BINARY"]
 MPIRUN = os.environ["TANDEM_MPIRUN"]
+SANITIZER = os.environ.get("TANDEM_SANITIZE", "")
 
 # A model of a few thousand parameters on four ranks.
 CONFIG = {
@@ -145,6 +146,8 @@ class JobTest(unittest.TestCase):
         return job
 
     def mpirun(self, *overrides, ranks=4):
+        if SANITIZER == "thread":
+            self.skipTest("the MPI library is not instrumented for ThreadSanitizer")
         return self.start([MPIRUN, "-np", str(ranks), TANDEM, "train", self.config, *overrides])
 
     def threads(self, *overrides, ranks=4, **options):
