@@ -7,7 +7,7 @@ import signal
 import time
 import unittest
 
-from jobs import ENDLESS, SANITIZER, JobTest, alive
+from jobs import ENDLESS, SANITIZER, JobTest
 
 INSTRUCTION = r"(RUN|SEND|RECV|HOST_WAIT|GRAD_SYNC|OPT_STEP) (compute|ep|host|send|recv|dp)"
 
@@ -37,7 +37,7 @@ class Killed(JobTest):
         self.assertRegex(text, r"rank 1 .*\n?.*signal 9")
         self.assertRegex(text, r"rank [023] was told to terminate; its lanes stand at")
         self.assertRegex(text, INSTRUCTION)
-        self.assertFalse([pid for pid in ranks.values() if alive(pid)])
+        self.require_gone(ranks.values())
 
     def test_a_stopped_rank_trips_the_watchdog(self):
         job = self.mpirun(*ENDLESS, "train.watchdog_s=2", "train.alltoall_delay_us=5000")
@@ -45,7 +45,7 @@ class Killed(JobTest):
         ranks = dict(job.ranks())
         os.kill(ranks[2], signal.SIGSTOP)
         self.require_end(job, 5, r"rank [013] has not moved for 2 s", INSTRUCTION, seconds=40)
-        self.assertFalse([pid for pid in ranks.values() if alive(pid)])
+        self.require_gone(ranks.values())
 
     def test_sigterm_saves_what_it_can_and_says_where_the_lanes_are(self):
         # Steps long enough for the signal to be reported within one.

@@ -62,10 +62,10 @@ def alive(pid):
 class Job:
     """A run in progress. Its output is read all along, line by line."""
 
-    def __init__(self, command, **options):
+    def __init__(self, command, env=None, **options):
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", env=ENVIRONMENT, stdin=subprocess.DEVNULL, **options)
+            errors="replace", env=env or ENVIRONMENT, stdin=subprocess.DEVNULL, **options)
         self.lines = []
         self.changed = threading.Condition()
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -148,11 +148,20 @@ class JobTest(unittest.TestCase):
     def mpirun(self, *overrides, ranks=4):
         if SANITIZER == "thread":
             self.skipTest("the MPI library is not instrumented for ThreadSanitizer")
-        return self.start([MPIRUN, "-np", str(ranks), TANDEM, "train", self.config, *overrides])
+        # The MPI library never frees some of its own memory.
+        environment = dict(ENVIRONMENT, ASAN_OPTIONS="detect_leaks=0")
+        return self.start([MPIRUN, "-np", str(ranks), TANDEM, "train", self.config, *overrides],
+                          env=environment)
 
     def threads(self, *overrides, ranks=4, **options):
         return self.start([TANDEM, "train", self.config, "--ranks", str(ranks), *overrides],
                           **options)
+
+    def require_gone(self, pids, seconds=10):
+        end = time.monotonic() + seconds
+        while any(alive(pid) for pid in pids):
+            self.assertLess(time.monotonic(), end, "ranks are left behind")
+            time.sleep(0.05)
 
     def require_end(self, job, code, *patterns, seconds=60):
         found = job.end(seconds)
