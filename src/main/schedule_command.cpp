@@ -23,10 +23,7 @@ namespace {
 std::vector<Program> build_all(const RunConfig& config, ProgramKind kind, EventMode events) {
   LowerOptions options = lower_options(config);
   options.events = events;
-  std::vector<Program> programs;
-  for (int stage = 0; stage < config.parallel.pp; ++stage)
-    programs.push_back(build_program(options, kind, stage));
-  return programs;
+  return build_programs(options, kind);
 }
 
 int terminal_width() {

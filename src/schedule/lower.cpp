@@ -20,4 +20,11 @@ Program build_program(const LowerOptions& options, ProgramKind kind, int stage) 
   return place_events(std::move(program), options.events, options.delay_wgrad);
 }
 
+std::vector<Program> build_programs(const LowerOptions& options, ProgramKind kind) {
+  std::vector<Program> programs;
+  for (int stage = 0; stage < options.shape.pp; ++stage)
+    programs.push_back(build_program(options, kind, stage));
+  return programs;
+}
+
 }  // namespace tandem

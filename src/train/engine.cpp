@@ -48,14 +48,6 @@ void warm_up(Device& device, Stream& stream, DType dtype) {
   stream.sync();
 }
 
-std::vector<Program> build_all(const RunConfig& config, ProgramKind kind) {
-  const LowerOptions options = lower_options(config);
-  std::vector<Program> programs;
-  for (int stage = 0; stage < config.parallel.pp; ++stage)
-    programs.push_back(build_program(options, kind, stage));
-  return programs;
-}
-
 void require_sound(const std::vector<Program>& programs, const char* what) {
   const CheckReport report = check_programs(programs);
   if (!report.ok())
@@ -133,7 +125,7 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
                 config.model.tied_embeddings, comms.optimizer()),
       timeline(*device),
       stage_(static_cast<std::size_t>(grid.place(world.rank()).pp)),
-      programs_(build_all(config, ProgramKind::kTraining)),
+      programs_(build_programs(lower_options(config), ProgramKind::kTraining)),
       executor_({config, make_dims(config), *device, lanes, comms, params, optimizer, timeline},
                 programs_[stage_]),
       batches_(*device, config, config.microbatches(),
@@ -173,7 +165,7 @@ double Engine::evaluate() {
   if (!data.valid) return 0.0;
   const RunConfig held_out = evaluation_config(config);
   if (!evaluator_) {
-    const auto programs = build_all(held_out, ProgramKind::kEvaluation);
+    const auto programs = build_programs(lower_options(held_out), ProgramKind::kEvaluation);
     require_sound(programs, "evaluation");
     evaluation_ = programs[stage_];
     evaluator_ = std::make_unique<Executor>(

@@ -45,5 +45,7 @@ Program place_events(Program program, EventMode mode, bool delay_wgrad);
 
 // All of the above.
 Program build_program(const LowerOptions& options, ProgramKind kind, int stage);
+// The same for every stage, by stage: what the checker and the simulator take.
+std::vector<Program> build_programs(const LowerOptions& options, ProgramKind kind);
 
 }  // namespace tandem
