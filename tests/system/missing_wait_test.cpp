@@ -7,6 +7,17 @@
 namespace tandem {
 namespace {
 
+// A race may end well by chance, when the machine holds the other lane up just as long. A wait that
+// is needed shows within a few tries; one that is not would never.
+bool noticed(const RunConfig& config, const Program& program, std::size_t wait,
+             const StepOutcome& expected) {
+  constexpr int kTries = 5;
+  for (int i = 0; i < kTries; ++i)
+    if (!(run_step(config, without(program, wait), program.instrs[wait].event.lane) == expected))
+      return true;
+  return false;
+}
+
 TEST_CASE("without any one wait the step computes with poison or with the wrong values") {
   const RunConfig config = paired_step();
   const Program program = program_of(config);
@@ -18,8 +29,7 @@ TEST_CASE("without any one wait the step computes with poison or with the wrong 
   for (const std::size_t wait : waits) {
     INFO("without line " << wait + 2 << " [" << to_text(program, program.instrs[wait])
                          << "], before " << to_text(program, program.instrs[wait + 1]));
-    CHECK_FALSE(run_step(config, without(program, wait), program.instrs[wait].event.lane) ==
-                expected);
+    CHECK(noticed(config, program, wait, expected));
   }
 }
 
