@@ -1,0 +1,125 @@
+"""Runs of the engine under mpirun and what can be read from them."""
+
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import time
+
+
+class Failed(Exception):
+    """A run or a comparison did not end as it must."""
+
+
+class Jobs:
+    """Starts jobs of one machine: where the engine is, which device, how many ranks fit."""
+
+    def __init__(self, tandem, configs, work, device, gpus):
+        self.tandem, self.configs, self.work = tandem, configs, work
+        self.device, self.gpus = device, gpus
+
+    def command(self, ranks, config, *overrides):
+        mpirun = ["mpirun", "-np", str(ranks), "--bind-to", "none"] if ranks > 1 else []
+        return [*mpirun, self.tandem, "train", os.path.join(self.configs, config),
+                f"train.device={self.device}", *overrides]
+
+    def start(self, name, ranks, config, *overrides):
+        return Job(self.command(ranks, config, *overrides), os.path.join(self.work, name + ".log"))
+
+    def run(self, name, ranks, config, *overrides, limit=90):
+        """The steps of a run that must end with 0, as dictionaries."""
+        job = self.start(name, ranks, config, "logging.format=json", *overrides)
+        code = job.end(limit)
+        if code != 0:
+            raise Failed(f"run {name} ended with {code}:\n{job.text()[-3000:]}")
+        steps = [json.loads(line) for line in job.text().splitlines() if line.startswith('{"step"')]
+        if not steps:
+            raise Failed(f"run {name} printed no step:\n{job.text()[-3000:]}")
+        return steps
+
+
+class Job:
+    """One mpirun or rank, its output in a file."""
+
+    def __init__(self, command, log):
+        self.log = log
+        with open(log, "w", encoding="utf-8") as out:
+            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+
+    def text(self):
+        with open(self.log, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def end(self, limit):
+        """Exit code; a job over its limit (seconds) is ended and counts as failed."""
+        try:
+            return self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            where = [f"{pid} {self.stacks(pid)}" for pid in self.ranks().values()]
+            for pid in self.ranks().values():
+                os.kill(pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
+            text = self.text()[-2000:]
+            raise Failed("hung for {} s; {}\n{}".format(limit, "\n".join(where), text)) from None
+
+    @staticmethod
+    def stacks(pid):
+        """What a hung rank's threads wait for, where a debugger is installed."""
+        try:
+            done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 8"],
+                                  capture_output=True, text=True, timeout=30, check=False)
+            return done.stdout[-6000:]
+        except (OSError, subprocess.SubprocessError):
+            return ""
+
+    def wait_for(self, pattern, limit=120):
+        end = time.monotonic() + limit
+        while not re.search(pattern, self.text()):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise Failed(f"'{pattern}' was never printed:\n{self.text()[-2000:]}")
+            time.sleep(0.05)
+
+    def ranks(self):
+        """Process id of every rank that lives, by rank."""
+        found = {}
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            try:
+                with open(f"/proc/{entry}/stat", encoding="utf-8") as stat:
+                    parent = int(stat.read().rsplit(")", 1)[1].split()[1])
+                if parent != self.process.pid:
+                    continue
+                with open(f"/proc/{entry}/environ", "rb") as environ:
+                    for variable in environ.read().split(b"\0"):
+                        if variable.startswith(b"OMPI_COMM_WORLD_RANK="):
+                            found[int(variable.split(b"=")[1])] = int(entry)
+            except OSError:  # it ended while we looked
+                continue
+        return found
+
+
+def losses(steps):
+    return [step["lm loss"] for step in steps]
+
+
+def largest_difference(a, b):
+    """Largest relative difference of two runs' losses, step by step."""
+    if len(a) != len(b):
+        raise Failed(f"{len(a)} steps against {len(b)}")
+    return max(abs(x / y - 1) for x, y in zip(losses(a), losses(b)))
+
+
+def require_close(name, a, b, limit):
+    worst = largest_difference(a, b)
+    print(f"  {name:<44} largest relative difference {worst:.1e} (limit {limit:g})", flush=True)
+    if not worst <= limit:
+        raise Failed(f"{name}: {worst} > {limit}")
+
+
+def median(steps, key, skip=2):
+    """Median over the steps after the first `skip`."""
+    return statistics.median(step[key] for step in steps[skip:])
