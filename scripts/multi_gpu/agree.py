@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -120,7 +121,9 @@ def checkpoints(jobs):
     whole = jobs.run("whole", 1, "smoke.json", *SMOKE, *ONE, "optimizer.schedule=constant")
     for name, first, second in (("two ranks, then one", (ranks, *two), (1, *ONE)),
                                 ("one rank, then two", (1, *ONE), (ranks, *two))):
-        folder = f"checkpoint.dir={os.path.join(jobs.work, file_name('ckpt', name))}"
+        saved = os.path.join(jobs.work, file_name("ckpt", name))
+        shutil.rmtree(saved, ignore_errors=True)  # of an earlier run
+        folder = f"checkpoint.dir={saved}"
         half = ("model.layers=4", "train.steps=10", "optimizer.schedule=constant", folder)
         full = ("model.layers=4", "train.steps=20", "optimizer.schedule=constant", folder)
         before = jobs.run(file_name("save", name), first[0], "smoke.json", *half, *first[1:])
