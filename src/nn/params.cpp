@@ -24,17 +24,23 @@ std::size_t bucket_index(const ParamTable& table, const Param& param) {
   throw_error(ExitCode::kInternal, "parameter {} lies in no bucket of this rank", param.name);
 }
 
+// A number that is 0 or normal and exact in a 16-bit dtype.
+std::uint16_t exact_bits(float x, DType dtype) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if (dtype == DType::kBF16 || x == 0.0F) return static_cast<std::uint16_t>(bits >> 16);
+  constexpr std::uint32_t kRebias = (127U - 15U) << 23;  // fp16: 5 bits of exponent, 10 of fraction
+  const std::uint32_t sign = bits & 0x80000000U;
+  return static_cast<std::uint16_t>(sign >> 16 | ((bits ^ sign) - kRebias) >> 13);
+}
+
 // `fill` in the storage of `like`, in host memory. Norm weights are 1, exact in every dtype.
 View flat_constant(float fill, const View& like, std::vector<std::byte>& host) {
   host.resize(like.bytes());
   View view{host.data(), like.dtype, like.size(), 1};
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(fill);
-  for (std::int64_t i = 0; i < like.size(); ++i) {
-    if (like.dtype == DType::kF32)
-      view.as<float>()[i] = fill;
-    else
-      view.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(bits >> 16);
-  }
+  if (like.dtype == DType::kF32)
+    std::fill_n(view.as<float>(), like.size(), fill);
+  else
+    std::fill_n(view.as<std::uint16_t>(), like.size(), exact_bits(fill, like.dtype));
   return view;
 }
 

@@ -67,7 +67,7 @@ void losses(const NodeCtx& ctx) {
 }
 
 // Adds d_logits W_r to d_normed [T, H] D and d_logits^T normed to the router's gradient. The
-// router runs in fp32, so bf16 operands are widened instead of d_logits being narrowed.
+// router runs in fp32, so 16-bit operands are widened instead of d_logits being narrowed.
 void logits_bwd(const NodeCtx& ctx, View d_logits, View d_normed) {
   const View normed = normed_again(ctx, ctx.in(SlotKind::kH), ParamKind::kMlpNorm,
                                    ctx.in(SlotKind::kRouterSaved, kRstd));

@@ -67,7 +67,8 @@ BucketState::BucketState(Device& device, const Params& params, std::size_t bucke
 void BucketState::initialise(Device& device, Stream& stream) {
   device.fill(stream, state_.data(), 0, state_.bytes());
   convert(device, stream, flat(all_values_, shard_.begin, shard_.count), shard_.master);
-  if (shared()) device.fill(stream, values_.data, 0, values_.bytes());  // padding travels too
+  // What is gathered when the very first step is skipped; padding travels too.
+  if (shared()) convert(device, stream, flat(all_values_, shard_.begin, shard_.count), values_);
 }
 
 void BucketState::cut_pieces(const ParamTable& table, bool tied) {

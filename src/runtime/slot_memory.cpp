@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-constexpr unsigned char kPoisonByte = 0xFF;  // NaN in fp32 and bf16
+constexpr unsigned char kPoisonByte = 0xFF;  // NaN in fp32, bf16 and fp16
 
 // Routing changes a little every step: a quarter more room makes growth rare after the first steps.
 std::int64_t with_headroom(std::int64_t bytes) {

@@ -2,11 +2,13 @@
 // take any such type, so a new backend is a new class and one line in on_every_backend().
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,8 +35,38 @@ inline double round_bf16(double x) {
   return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(high)));
 }
 
+// By arithmetic in double, so that it shares nothing with the conversions under test: fp16 has 11
+// bits, the last of them worth 2^-24 or more, and nothing finite from 65520 on.
+inline double round_f16(double x) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  const double step = std::ldexp(1.0, std::max(std::ilogb(x) - 10, -24));
+  const double rounded = std::nearbyint(x / step) * step;
+  return std::abs(rounded) < 65520 ? rounded
+                                   : std::copysign(std::numeric_limits<double>::infinity(), x);
+}
+
+inline std::uint16_t f16_bits(double x) {
+  const auto sign = static_cast<std::uint16_t>(std::signbit(x) ? 0x8000 : 0);
+  const double size = std::abs(x);
+  if (std::isnan(x)) return 0x7e00;
+  if (std::isinf(x)) return sign | 0x7c00;
+  if (size < std::ldexp(1.0, -14)) return sign | static_cast<std::uint16_t>(std::ldexp(size, 24));
+  const int exponent = std::ilogb(size);
+  const auto fraction = static_cast<int>(std::ldexp(size, 10 - exponent));  // with the hidden bit
+  return sign | static_cast<std::uint16_t>(((exponent + 14) << 10) + fraction);
+}
+
+inline double f16_value(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  double size = std::ldexp(1024 + fraction, exponent - 25);
+  if (exponent == 0) size = std::ldexp(fraction, -24);
+  if (exponent == 31) size = fraction == 0 ? std::numeric_limits<double>::infinity() : NAN;
+  return (bits & 0x8000) != 0 ? -size : size;
+}
+
 inline double round_to(DType dtype, double x) {
   if (dtype == DType::kBF16) return round_bf16(x);
+  if (dtype == DType::kF16) return round_f16(x);
   return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(x)) : x;
 }
 
@@ -44,8 +76,8 @@ inline Tensor tensor(DType dtype, std::int64_t rows, std::int64_t cols, Values v
   return {dtype, rows, cols, std::move(v)};
 }
 
-// Reproducible values, uniform in [-range, range) and rounded to bf16, so that they are exact
-// inputs for either dtype.
+// Reproducible values, uniform in [-range, range) and rounded to bf16 and, for fp16, to that too:
+// exact inputs for their own dtype and for fp32.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed * 2 + 1) {}
@@ -57,7 +89,7 @@ class Random {
   std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(bits()) % n; }
   Tensor values(DType dtype, std::int64_t rows, std::int64_t cols, double range = 1) {
     Tensor t = tensor(dtype, rows, cols);
-    for (double& x : t.v) x = round_bf16(range * uniform());
+    for (double& x : t.v) x = round_to(dtype, round_bf16(range * uniform()));
     return t;
   }
 
@@ -112,6 +144,9 @@ class CpuBackend {
       case DType::kI32:
         view.as<std::int32_t>()[i] = static_cast<std::int32_t>(x);
         break;
+      case DType::kF16:
+        view.as<std::uint16_t>()[i] = f16_bits(x);
+        break;
       default:
         view.as<std::uint16_t>()[i] =
             static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(x)) >> 16);
@@ -123,6 +158,8 @@ class CpuBackend {
         return static_cast<double>(view.as<float>()[i]);
       case DType::kI32:
         return view.as<std::int32_t>()[i];
+      case DType::kF16:
+        return f16_value(view.as<std::uint16_t>()[i]);
       default:
         return static_cast<double>(
             std::bit_cast<float>(std::uint32_t{view.as<std::uint16_t>()[i]} << 16));
@@ -162,9 +199,11 @@ class CudaBackend {
   void run(const Op& op) {
     launch(*stream_, op);
   }
-  // cuDNN multiplies probabilities, and their gradients, as bf16 and does not say how it rounds
-  // them: a whole unit in the last place, 2^-8 of each term.
+  // cuDNN multiplies probabilities, and their gradients, in their storage dtype and does not say
+  // how it rounds them: a whole unit in the last place, 2^-8 of each term in bf16 and 2^-11 in
+  // fp16.
   [[nodiscard]] double attention_rounding(DType dtype) const {
+    if (dtype == DType::kF16) return 1 << 12;
     return dtype == DType::kBF16 ? 1 << 15 : 0;
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return host_.fingerprint(); }
@@ -210,6 +249,6 @@ void on_every_backend(const Body& body) {
   }
 }
 
-constexpr DType kStorage[] = {DType::kF32, DType::kBF16};
+constexpr DType kStorage[] = {DType::kF32, DType::kBF16, DType::kF16};
 
 }  // namespace tandem::test

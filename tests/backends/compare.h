@@ -34,11 +34,13 @@ inline double root(std::int64_t n) {
 // The largest error as a multiple of its bound; at most 1 is right. NaN counts as infinite.
 inline double error_over_bound(const Tensor& got, const Expected& expected, double factor) {
   REQUIRE(got.v.size() == expected.v.size());
-  const double storage = got.dtype == DType::kBF16 ? 1.0 / 256 : kEps / 2;
+  const bool f16 = got.dtype == DType::kF16;
+  const double storage = got.dtype == DType::kBF16 ? 1.0 / 256 : f16 ? 1.0 / 2048 : kEps / 2;
+  const double least = f16 ? std::ldexp(1.0, -25) : 1e-37;  // half of the smallest step
   double worst = 0;
   for (std::size_t i = 0; i < got.v.size(); ++i) {
     const double bound =
-        storage * std::abs(expected.v[i]) + kEps * factor * expected.magnitude[i] + 1e-37;
+        storage * std::abs(expected.v[i]) + kEps * factor * expected.magnitude[i] + least;
     const double error = std::abs(got.v[i] - expected.v[i]);
     worst = error <= bound * worst ? worst : (error == error ? error / bound : 1e300);
   }

@@ -41,6 +41,7 @@ TEST_CASE("gemm") {
             check_gemm(backend, p, dtype, DType::kF32, trans_a, trans_b, true);
           }
           check_gemm(backend, p, DType::kBF16, DType::kF32, trans_a, trans_b, false);
+          check_gemm(backend, p, DType::kF16, DType::kF32, trans_a, trans_b, false);
         }
     for (const DType dtype : kStorage) {  // several pieces, by rows and by columns
       check_gemm(backend, {333, 70, 129}, dtype, dtype, false, true, false);
@@ -158,6 +159,42 @@ TEST_CASE("cast keeps ties even, infinities and NaN") {
   });
 }
 
+TEST_CASE("cast to fp16 rounds to even, keeps subnormals and overflows to infinity") {
+  on_every_backend([](auto& backend) {
+    const double inf = std::numeric_limits<double>::infinity();
+    const double ulp = 1.0 / 1024;  // of fp16 at 1
+    const double least = std::ldexp(1.0, -24), below = std::nextafterf(65520.0F, 0.0F);
+    const Values from{1 + ulp / 2, 1 + 1.5 * ulp, -1 - ulp / 2,  least,          least / 2,
+                      1.5 * least, 2.5 * least,   -0.75 * least, 1023.5 * least, 65504,
+                      below,       65520,         -65520,        1e30,           inf,
+                      -inf,        NAN,           1e-30};
+    const Values to{1,     1 + 2 * ulp, -1,  least, 0,   2 * least, 2 * least, -least, 1024 * least,
+                    65504, 65504,       inf, -inf,  inf, inf,       -inf,      NAN,    0};
+    const auto n = static_cast<std::int64_t>(from.size());
+    const View out = backend.room(DType::kF16, n, 1);
+    backend.run(ops::Cast{backend.put({DType::kF32, n, 1, from}), out});
+    const Values v = backend.get(out).v;
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      CAPTURE(from[i], to[i], v[i]);
+      CHECK((v[i] == to[i] || (std::isnan(v[i]) && std::isnan(to[i]))));
+    }
+  });
+}
+
+TEST_CASE("every fp16 number widens exactly and comes back") {
+  on_every_backend([](auto& backend) {
+    Tensor all{DType::kF16, 0x7c00, 1, {}};  // those with a sign differ in the sign alone
+    for (std::uint16_t bits = 0; bits < 0x7c00; ++bits)
+      all.v.push_back((bits % 2 == 0 ? 1 : -1) * f16_value(bits));
+    const View wide = backend.room(DType::kF32, 0x7c00, 1),
+               back = backend.room(DType::kF16, 0x7c00, 1);
+    backend.run(ops::Cast{backend.put(all), wide});
+    CHECK(backend.get(wide).v == all.v);
+    backend.run(ops::Cast{wide, back});
+    CHECK(backend.get(back).v == all.v);
+  });
+}
+
 TEST_CASE("sum and square sum") {
   on_every_backend([](auto& backend) {
     for (const std::int64_t n : {0, 1, 33, 30000}) {
@@ -187,7 +224,18 @@ TEST_CASE("clip scale") {
       backend.run(ops::ClipScale{backend.put(tensor(DType::kF32, 1, 1, {9})), norm, scale, clip});
       CHECK_CLOSE(backend.get(norm), by_size({3}), 1);
       CHECK_CLOSE(backend.get(scale), by_size({clip == 1.0F ? 1 / 3.000001 : 1.0}), 2);
+
+      // Of gradients 1024 times as large: the norm is the true one, the scale undoes the factor.
+      const View norm2 = backend.room(DType::kF32, 1, 1), scale2 = backend.room(DType::kF32, 1, 1);
+      const View large = backend.put(tensor(DType::kF32, 1, 1, {9.0 * 1024 * 1024}));
+      backend.run(ops::ClipScale{large, norm2, scale2, clip, 1024.0F});
+      CHECK(backend.get(norm2).v == backend.get(norm).v);
+      CHECK(backend.get(scale2).v[0] * 1024 == backend.get(scale).v[0]);
     }
+    const View norm = backend.room(DType::kF32, 1, 1), scale = backend.room(DType::kF32, 1, 1);
+    const Tensor infinite{DType::kF32, 1, 1, {std::numeric_limits<double>::infinity()}};
+    backend.run(ops::ClipScale{backend.put(infinite), norm, scale, 1.0F, 1024.0F});
+    CHECK(std::isnan(backend.get(scale).v[0]));
   });
 }
 

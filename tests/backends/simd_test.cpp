@@ -51,6 +51,40 @@ TEST_CASE("every NaN narrows to a NaN") {
   }
 }
 
+// All of fp32 in steps that meet every exponent, ties and their neighbours.
+TEST_CASE("fp16 by integers is fp16 by the processor") {
+  bool same = true;
+  std::uint32_t first = 0;
+  const auto check = [&](std::uint32_t bits) {
+    const Vec v = splat(std::bit_cast<float>(bits));
+    F16 lanes[kLanes];
+    narrow(lanes, v);
+    const HalfVec other = portable::narrow(v);
+    if (same && v[0] == v[0] && lanes[0].bits != other[0]) {
+      same = false;
+      first = bits;
+    }
+  };
+  for (std::uint64_t bits = 0; bits <= 0xffffffffU; bits += 0xfff)
+    for (const std::uint32_t near : {0U, 1U, 0xffffffffU})
+      check(static_cast<std::uint32_t>(bits) + near);
+  for (std::uint32_t half = 0; half < 0x8000; ++half)  // the ties between normal numbers
+    for (const std::uint32_t near : {0U, 1U, 0xffffffffU})
+      check((half << 13) + (112U << 23) + 0x1000 + near);
+  CAPTURE(first);
+  CHECK(same);
+
+  for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    HalfVec half{};
+    half += static_cast<std::uint16_t>(bits);
+    F16 lanes[kLanes];
+    std::memcpy(lanes, &half, sizeof half);
+    const float a = widen(lanes)[0], b = portable::widen(half)[0];
+    same &= a != a ? b != b : std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+  }
+  CHECK(same);
+}
+
 TEST_CASE("squares of vectors transpose") {
   Vec square[kLanes];
   for (int i = 0; i < kLanes; ++i)

@@ -1,9 +1,10 @@
 // Every op as a plain struct of views and scalars. Behaviours are overloads: cpu::run(op, workers),
 // cuda::run(op, stream); launch(stream, op) in launch.h picks one.
 //
-// D is the storage dtype (fp32 or bf16); arithmetic and accumulation are fp32. "f32" fields are
-// always fp32. Reductions have a fixed order: same inputs, same bits. T tokens, H hidden, R routed
-// rows, P = T * topk, I inner size, E experts. Empty tensors (0 rows) are legal everywhere.
+// D is the storage dtype (fp32, bf16 or fp16; what is too large for it becomes infinity); arithmetic
+// and accumulation are fp32. "f32" fields are always fp32. Reductions have a fixed order: same
+// inputs, same bits. T tokens, H hidden, R routed rows, P = T * topk, I inner size, E experts. Empty
+// tensors (0 rows) are legal everywhere.
 #pragma once
 
 #include <cstdint>
@@ -101,7 +102,7 @@ struct CrossEntropy { View logits, labels, loss; float scale; bool gradient; };
 
 struct Add { View a, b, out; };             // D or f32, out may be a or b
 struct AddTo { View from, to; };            // to (f32) += from (f32 or D)
-struct Cast { View from, to; };             // between fp32 and bf16, round to nearest even
+struct Cast { View from, to; };             // between storage dtypes, round to nearest even
 struct Sum { View in, out; };               // out[0] f32 += sum of in (f32), accumulated in double
 struct SquareSum { View in, out; };         // out[0] f32 = sum of in^2, accumulated in double
 
@@ -109,9 +110,10 @@ struct SquareSum { View in, out; };         // out[0] f32 = sum of in^2, accumul
 // base/rng.h). out: D. On CUDA the last bit may differ from the CPU's.
 struct InitNormal { View out; std::uint64_t seed, stream; std::int64_t begin; double scale; };
 
-// norm[0] = sqrt(square_sum[0]); scale[0] = min(1, clip / (norm + 1e-6)), 1 where clip is 0, NaN
-// where the norm is not finite. f32 [1].
-struct ClipScale { View square_sum, norm, scale; float clip; };
+// For gradients that are grad_factor, a power of two, times too large:
+// norm[0] = sqrt(square_sum[0]) / grad_factor; scale[0] = c / grad_factor with
+// c = min(1, clip / (norm + 1e-6)), 1 where clip is 0, NaN where the norm is not finite. f32 [1].
+struct ClipScale { View square_sum, norm, scale; float clip; float grad_factor = 1.0F; };
 
 // AdamW (Loshchilov & Hutter) on f32 slices of equal length n; grad is multiplied by grad_scale[0]
 // (f32, device) first, and nothing changes if that is not finite. param (D) receives the rounded

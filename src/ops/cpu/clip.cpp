@@ -7,10 +7,11 @@
 namespace tandem::cpu {
 
 void run(const ops::ClipScale& op, Workers&) {
-  const float norm = std::sqrt(op.square_sum.as<float>()[0]);
+  const float norm = std::sqrt(op.square_sum.as<float>()[0]) / op.grad_factor;
   op.norm.as<float>()[0] = norm;
   const float scale = op.clip > 0.0F ? std::min(1.0F, op.clip / (norm + 1e-6F)) : 1.0F;
-  op.scale.as<float>()[0] = std::isfinite(norm) ? scale : std::numeric_limits<float>::quiet_NaN();
+  op.scale.as<float>()[0] =
+      std::isfinite(norm) ? scale / op.grad_factor : std::numeric_limits<float>::quiet_NaN();
 }
 
 }  // namespace tandem::cpu

@@ -1,5 +1,6 @@
-// Storage elements of the CPU kernels: float and BF16, and the step from a View's dtype to a type.
-// Arithmetic is fp32 everywhere; BF16 values are widened exactly and rounded to nearest even.
+// Storage elements of the CPU kernels: float, BF16 and F16, and the step from a View's dtype to a
+// type. Arithmetic is fp32 everywhere; 16-bit values are widened exactly and rounded to nearest
+// even, what is too large for them to infinity.
 #pragma once
 
 #include <bit>
@@ -13,6 +14,9 @@ namespace tandem::cpu {
 struct BF16 {
   std::uint16_t bits;
 };
+struct F16 {
+  std::uint16_t bits;
+};
 
 inline float to_float(float x) {
   return x;
@@ -22,14 +26,16 @@ inline float to_float(BF16 x) {
 }
 
 template <class T>
-T from_float(float x) {
-  if constexpr (std::is_same_v<T, float>) {
-    return x;
-  } else {
-    const auto u = std::bit_cast<std::uint32_t>(x);
-    if (x != x) return {static_cast<std::uint16_t>((u >> 16) | 0x40)};  // stays a quiet NaN
-    return {static_cast<std::uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16)};
-  }
+T from_float(float x);
+template <>
+inline float from_float<float>(float x) {
+  return x;
+}
+template <>
+inline BF16 from_float<BF16>(float x) {
+  const auto u = std::bit_cast<std::uint32_t>(x);
+  if (x != x) return {static_cast<std::uint16_t>((u >> 16) | 0x40)};  // stays a quiet NaN
+  return {static_cast<std::uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16)};
 }
 
 template <class T>
@@ -37,7 +43,8 @@ struct Tag {
   using type = T;
 };
 
-// Calls body(Tag<float>{}) or body(Tag<BF16>{}). `what` names the tensor for the error.
+// Calls body(Tag<float>{}), body(Tag<BF16>{}) or body(Tag<F16>{}). `what` names the tensor for the
+// error.
 template <class Body>
 void with_element(const View& view, const char* what, Body&& body) {
   switch (view.dtype) {
@@ -45,8 +52,10 @@ void with_element(const View& view, const char* what, Body&& body) {
       return body(Tag<float>{});
     case DType::kBF16:
       return body(Tag<BF16>{});
+    case DType::kF16:
+      return body(Tag<F16>{});
     default:
-      throw_error(ExitCode::kInternal, "{}: dtype {} is neither fp32 nor bf16", what,
+      throw_error(ExitCode::kInternal, "{}: dtype {} is neither fp32, bf16 nor fp16", what,
                   name_of(view.dtype));
   }
 }

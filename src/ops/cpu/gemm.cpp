@@ -5,7 +5,7 @@
 namespace tandem::cpu {
 namespace {
 
-// bf16 operands are widened block by block: at most 256 x 256 of c and 512 of the inner dimension
+// 16-bit operands are widened block by block: at most 256 x 256 of c and 512 of the inner dimension
 // keep the three blocks within a second-level cache.
 constexpr std::int64_t kSide = 256, kInner = 512;
 

@@ -1,5 +1,5 @@
-// Rectangles of a View as fp32 panels: fp32 storage is used in place, bf16 goes through a spare
-// buffer that the caller provides.
+// Rectangles of a View as fp32 panels: fp32 storage is used in place, 16-bit storage goes
+// through a spare buffer that the caller provides.
 #pragma once
 
 #include "blas.h"
@@ -16,11 +16,13 @@ struct Rect {
 inline Panel read_panel(const View& view, Rect rect, float* spare) {
   const std::int64_t first = rect.row * view.cols + rect.col;
   if (view.dtype == DType::kF32) return {view.as<float>() + first, view.cols};
-  const BF16* from = view.as<BF16>() + first;
-  for (std::int64_t i = 0; i < rect.rows; ++i)
-    for_lanes(rect.cols, [&](std::int64_t j, auto lanes) {
-      store(spare + i * rect.cols + j, load(from + i * view.cols + j, lanes), lanes);
-    });
+  with_element(view, "panel", [&]<class T>(Tag<T>) {
+    const T* from = view.as<T>() + first;
+    for (std::int64_t i = 0; i < rect.rows; ++i)
+      for_lanes(rect.cols, [&](std::int64_t j, auto lanes) {
+        store(spare + i * rect.cols + j, load(from + i * view.cols + j, lanes), lanes);
+      });
+  });
   return {spare, rect.cols};
 }
 
@@ -33,13 +35,13 @@ inline Panel write_panel(const View& view, Rect rect, float* spare) {
 
 inline void write_rect(const View& view, Rect rect, Panel panel) {
   const std::int64_t first = rect.row * view.cols + rect.col;
-  const auto copy = [&](auto* to) {
+  with_element(view, "panel", [&]<class T>(Tag<T>) {
+    T* to = view.as<T>() + first;
     for (std::int64_t i = 0; i < rect.rows; ++i)
       for_lanes(rect.cols, [&](std::int64_t j, auto lanes) {
         store(to + i * view.cols + j, load(panel.data + i * panel.stride + j, lanes), lanes);
       });
-  };
-  view.dtype == DType::kF32 ? copy(view.as<float>() + first) : copy(view.as<BF16>() + first);
+  });
 }
 
 inline void finish_panel(const View& view, Rect rect, Panel panel) {

@@ -12,23 +12,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "element.h"
+#include "half.h"
 
 namespace tandem::cpu {
-
-// The registers of the processor this build is for.
-#if defined(__AVX512F__)
-inline constexpr int kVecBytes = 64;
-#elif defined(__AVX2__) && defined(__FMA__)
-inline constexpr int kVecBytes = 32;
-#else
-inline constexpr int kVecBytes = 16;
-#endif
-inline constexpr int kLanes = kVecBytes / 4;
-
-using Vec = float __attribute__((vector_size(kVecBytes)));
-using IntVec = std::uint32_t __attribute__((vector_size(kVecBytes)));
-using HalfVec = std::uint16_t __attribute__((vector_size(kVecBytes / 2)));
 
 using AllLanes = std::integral_constant<int, kLanes>;
 
@@ -38,10 +24,6 @@ void for_lanes(std::int64_t n, Body&& body) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) body(i, AllLanes{});
   if (i < n) body(i, static_cast<int>(n - i));
-}
-
-inline Vec splat(float x) {
-  return x - Vec{};
 }
 
 inline Vec widen(const float* p) {

@@ -1,6 +1,6 @@
-// Causal grouped-query attention on cuDNN's fused engines, bf16. The pass is described as a graph
-// of small operations, in the arrangement that cuDNN recognises and fuses; see Vaswani et al. 2017
-// and, for the backward pass from the saved log-sum-exp, Dao et al. 2022.
+// Causal grouped-query attention on cuDNN's fused engines, bf16 and fp16. The pass is described as
+// a graph of small operations, in the arrangement that cuDNN recognises and fuses; see Vaswani et
+// al. 2017 and, for the backward pass from the saved log-sum-exp, Dao et al. 2022.
 #include <algorithm>
 #include <cmath>
 #include <compare>
@@ -21,7 +21,6 @@ using cudnn::Plan;
 using Tensor = Graph::Tensor;
 
 constexpr auto kF32 = CUDNN_DATA_FLOAT;
-constexpr auto kBF16 = CUDNN_DATA_BFLOAT16;
 
 // Older ones need zeroed accumulators, or padding masks for lengths that are not multiples of 128.
 constexpr std::size_t kOldestCudnn = 91600;
@@ -38,6 +37,7 @@ enum class Pass { kForward, kBackward, kBackwardDeterministic };
 
 struct Shape {
   Pass pass;
+  cudnnDataType_t storage;
   std::int64_t batch, heads, kv_heads, seq_len, head_dim;
 
   auto operator<=>(const Shape&) const = default;
@@ -82,8 +82,9 @@ Graph forward(const Shape& s) {
   Graph g;
   const auto scores = [&] { return g.between(kF32, s.scores()); };
   const auto per_row = [&] { return g.between(kF32, s.per_row()); };
-  const Tensor q = g.tensor(kQ, kBF16, s.q()), k_t = g.tensor(kK, kBF16, s.kv().transposed());
-  const Tensor v = g.tensor(kV, kBF16, s.kv()), out = g.tensor(kOut, kBF16, s.out());
+  const Tensor q = g.tensor(kQ, s.storage, s.q());
+  const Tensor k_t = g.tensor(kK, s.storage, s.kv().transposed());
+  const Tensor v = g.tensor(kV, s.storage, s.kv()), out = g.tensor(kOut, s.storage, s.out());
   const Tensor lse = g.tensor(kLse, kF32, s.lse());
 
   const Tensor raw = g.matmul(q, k_t, scores());
@@ -95,27 +96,27 @@ Graph forward(const Shape& s) {
   const Tensor sum = g.reduce(CUDNN_REDUCE_TENSOR_ADD, e, per_row());
   const Tensor log = g.unary(CUDNN_POINTWISE_LOG, sum, per_row());
   g.binary(CUDNN_POINTWISE_ADD, top, log, lse);
-  const Tensor p = g.binary(CUDNN_POINTWISE_DIV, e, sum, g.between(kBF16, s.scores()));
+  const Tensor p = g.binary(CUDNN_POINTWISE_DIV, e, sum, g.between(s.storage, s.scores()));
   g.matmul(p, v, out);
   return g;
 }
 
 // to [kv heads] = m^T x with m of the scores' shape: heads that share keys are summed.
 void transposed_product(Graph& g, const Shape& s, Tensor m, Tensor x, Tensor to) {
-  const Tensor m_t = g.reshape(m, g.between(kBF16, s.scores().transposed()));
+  const Tensor m_t = g.reshape(m, g.between(s.storage, s.scores().transposed()));
   if (s.heads == s.kv_heads) {
     g.matmul(m_t, x, to);
     return;
   }
-  const Tensor all = g.matmul(m_t, x, g.between(kBF16, s.per_head()));
+  const Tensor all = g.matmul(m_t, x, g.between(s.storage, s.per_head()));
   g.reduce(CUDNN_REDUCE_TENSOR_ADD, all, to);
 }
 
 // d_q = dS k. The fast way adds to fp32 sums in memory with atomics, in any order; without those
 // cuDNN keeps dS in its workspace and multiplies afterwards, in a fixed order.
 void query_gradient(Graph& g, const Shape& s, Tensor d_s, Tensor k_t) {
-  const Tensor d_q = g.tensor(kDQ, kBF16, s.q());
-  const Tensor k = g.reshape(k_t, g.between(kBF16, s.kv()));
+  const Tensor d_q = g.tensor(kDQ, s.storage, s.q());
+  const Tensor k = g.reshape(k_t, g.between(s.storage, s.kv()));
   if (s.pass == Pass::kBackwardDeterministic) {
     g.matmul(d_s, k, d_q);
     return;
@@ -127,11 +128,13 @@ void query_gradient(Graph& g, const Shape& s, Tensor d_s, Tensor k_t) {
 Graph backward(const Shape& s) {
   Graph g;
   const auto scores = [&] { return g.between(kF32, s.scores()); };
-  const Tensor q = g.tensor(kQ, kBF16, s.q()), k_t = g.tensor(kK, kBF16, s.kv().transposed());
-  const Tensor v_t = g.tensor(kV, kBF16, s.kv().transposed());
-  const Tensor out = g.tensor(kOut, kBF16, s.out()), d_out = g.tensor(kDOut, kBF16, s.out());
+  const Tensor q = g.tensor(kQ, s.storage, s.q());
+  const Tensor k_t = g.tensor(kK, s.storage, s.kv().transposed());
+  const Tensor v_t = g.tensor(kV, s.storage, s.kv().transposed());
+  const Tensor out = g.tensor(kOut, s.storage, s.out());
+  const Tensor d_out = g.tensor(kDOut, s.storage, s.out());
   const Tensor lse = g.tensor(kLse, kF32, s.lse());
-  const Tensor d_k = g.tensor(kDK, kBF16, s.kv()), d_v = g.tensor(kDV, kBF16, s.kv());
+  const Tensor d_k = g.tensor(kDK, s.storage, s.kv()), d_v = g.tensor(kDV, s.storage, s.kv());
 
   // delta = sum of d_out out over a head. The factor 1 stands where dropout would: the engines want
   // it.
@@ -203,15 +206,18 @@ bool aligned(const View& v) {
 }
 
 bool supported(const ops::HeadShape& s, const View& qkv, const View& out) {
-  return qkv.dtype == DType::kBF16 && s.head_dim <= kMaxHeadDim && s.head_dim % 8 == 0 &&
+  const bool sixteen = qkv.dtype == DType::kBF16 || qkv.dtype == DType::kF16;
+  return sixteen && out.dtype == qkv.dtype && s.head_dim <= kMaxHeadDim && s.head_dim % 8 == 0 &&
          s.seq_len >= kShortest && out.rows > 0 && aligned(qkv) && aligned(out) &&
          cudnnGetVersion() >= kOldestCudnn;
 }
 
-Shape shape_of(Pass pass, const ops::HeadShape& s, std::int64_t rows) {
+Shape shape_of(Pass pass, const ops::HeadShape& s, const View& out) {
+  const std::int64_t rows = out.rows;
   TANDEM_CHECK(rows % s.seq_len == 0, "attention: {} rows are not sequences of {}", rows,
                s.seq_len);
-  return {pass, rows / s.seq_len, s.heads, s.kv_heads, s.seq_len, s.head_dim};
+  const auto storage = out.dtype == DType::kF16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+  return {pass, storage, rows / s.seq_len, s.heads, s.kv_heads, s.seq_len, s.head_dim};
 }
 
 // q, k and v (or their gradients) inside rows of qkv, from row `first` on.
@@ -287,7 +293,7 @@ void run_backward(const ops::AttentionBwd& op, const Shape& s, const Plan& plan,
 
 bool cudnn_attention(const ops::AttentionFwd& op, CudaStream& stream) {
   if (!supported(op.shape, op.qkv, op.out) || !aligned(op.lse)) return false;
-  const Shape shape = shape_of(Pass::kForward, op.shape, op.out.rows);
+  const Shape shape = shape_of(Pass::kForward, op.shape, op.out);
   auto& plans = stream.local<AttentionPlans>();
   const Plan* plan = plans.find(shape);
   if (plan == nullptr) return false;
@@ -304,7 +310,7 @@ bool cudnn_attention(const ops::AttentionBwd& op, CudaStream& stream) {
     return false;
   const bool fixed = stream.deterministic();
   Shape shape =
-      shape_of(fixed ? Pass::kBackwardDeterministic : Pass::kBackward, op.shape, op.out.rows);
+      shape_of(fixed ? Pass::kBackwardDeterministic : Pass::kBackward, op.shape, op.out);
   if (fixed) shape.batch = sequences_at_once(shape);
   if (shape.batch == 0) return false;
   if (!aligned(op.lse.slice(shape.rows(), 0))) return false;

@@ -55,10 +55,11 @@ void sum(const View& in, const View& out, CudaStream& stream) {
   TANDEM_CUDA_CHECK_LAUNCH("sum");
 }
 
-__global__ void clip_scale(const float* square_sum, float* norm, float* scale, float clip) {
-  norm[0] = sqrtf(square_sum[0]);
+__global__ void clip_scale(const float* square_sum, float* norm, float* scale, float clip,
+                           float grad_factor) {
+  norm[0] = sqrtf(square_sum[0]) / grad_factor;
   const float bounded = clip > 0.0F ? fminf(1.0F, clip / (norm[0] + 1e-6F)) : 1.0F;
-  scale[0] = isfinite(norm[0]) ? bounded : nanf("");
+  scale[0] = isfinite(norm[0]) ? bounded / grad_factor : nanf("");
 }
 
 }  // namespace
@@ -97,7 +98,7 @@ void run(const ops::SquareSum& op, CudaStream& stream) { sum<true>(op.in, op.out
 
 void run(const ops::ClipScale& op, CudaStream& stream) {
   clip_scale<<<1, 1, 0, stream.handle()>>>(op.square_sum.as<float>(), op.norm.as<float>(),
-                                           op.scale.as<float>(), op.clip);
+                                           op.scale.as<float>(), op.clip, op.grad_factor);
   TANDEM_CUDA_CHECK_LAUNCH("clip scale");
 }
 

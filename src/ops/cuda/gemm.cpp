@@ -42,6 +42,7 @@ class Blas {
 cudaDataType_t type_of(DType dtype) {
   if (dtype == DType::kF32) return CUDA_R_32F;
   if (dtype == DType::kBF16) return CUDA_R_16BF;
+  if (dtype == DType::kF16) return CUDA_R_16F;
   throw_error(ExitCode::kInternal, "gemm: no CUDA kernel for {}", name_of(dtype));
 }
 
@@ -60,9 +61,16 @@ void run(const ops::Gemm& op, CudaStream& stream) {
       TANDEM_CUDA_CHECK(cudaMemsetAsync(op.c.data, 0, op.c.bytes(), stream.handle()));
     return;
   }
+  const cublasHandle_t blas = stream.local<Blas>().handle();
+  // Where the inner dimension is cut, partial sums would otherwise be rounded to the output's type,
+  // and those of fp16 may overflow where the sum does not.
+  check(cublasSetMathMode(blas, op.c.dtype == DType::kF16
+                                    ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+                                    : CUBLAS_DEFAULT_MATH),
+        "cublasSetMathMode");
   const float alpha = 1.0F, beta = op.accumulate ? 1.0F : 0.0F;
   check(
-      cublasGemmEx(stream.local<Blas>().handle(), op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+      cublasGemmEx(blas, op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                    op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, static_cast<int>(n), static_cast<int>(m),
                    static_cast<int>(k), &alpha, op.b.data, type_of(op.b.dtype),
                    static_cast<int>(op.b.cols), op.a.data, type_of(op.a.dtype),

@@ -6,11 +6,11 @@
 
 namespace tandem::cuda {
 
-// Own tiled kernels without tensor cores: any shape, both dtypes, any GPU, not fast.
+// Own tiled kernels without tensor cores: any shape and dtype, any GPU, not fast.
 void plain_grouped(const ops::GroupedGemm& op, CudaStream& stream);
 void plain_grouped(const ops::GroupedGemmWeight& op, CudaStream& stream);
 
-// Hopper's tensor cores for bf16 (wgmma fed by TMA). False where GPU or shape do not fit; nothing was
+// Hopper's tensor cores for bf16 and fp16 (wgmma fed by TMA). False where GPU or shape do not fit; nothing was
 // enqueued then.
 bool hopper_grouped(const ops::GroupedGemm& op, CudaStream& stream);
 bool hopper_grouped(const ops::GroupedGemmWeight& op, CudaStream& stream);

@@ -19,7 +19,7 @@ __device__ __forceinline__ void clear_rows(unsigned char* stage, int first) {
 }
 
 // Products of one stage for the rows of warpgroup `group`, left running.
-template <Form F>
+template <Form F, class T>
 __device__ __forceinline__ void multiply_stage(Outputs& d, const unsigned char* stage, int group,
                                                bool first) {
   const std::uint64_t left = operand<kLeftCrossed<F>>(stage + group * kBoxBytes);
@@ -28,9 +28,9 @@ __device__ __forceinline__ void multiply_stage(Outputs& d, const unsigned char* 
   begin_products();  // hazard: other accesses to the outputs' registers and these products
 #pragma unroll
   for (int i = 0; i < kTileDepth / 16; ++i)
-    multiply_16<kLeftCrossed<F>, kRightCrossed<F>>(d, left + i * kNextDepth<kLeftCrossed<F>>,
-                                                   right + i * kNextDepth<kRightCrossed<F>>,
-                                                   !first || i > 0);
+    multiply_16<T, kLeftCrossed<F>, kRightCrossed<F>>(d, left + i * kNextDepth<kLeftCrossed<F>>,
+                                                      right + i * kNextDepth<kRightCrossed<F>>,
+                                                      !first || i > 0);
   commit_products();
 }
 
@@ -63,13 +63,13 @@ __device__ __forceinline__ void skip_tile(Shared<F>& shared, const Tile& tile,
 }
 
 // All products of a tile.
-template <Form F>
+template <Form F, class T>
 __device__ __forceinline__ void multiply_tile(Outputs& d, Shared<F>& shared, const Tile& tile,
                                               int group, Cursor<kStages<F>>& stage) {
   int running = -1;  // the stage whose products may still be running
   for (int l = 0; l < tile.depth; l += kTileDepth) {
     const unsigned char* operands = await_stage<F>(shared, tile, l, stage);
-    multiply_stage<F>(d, operands, group, l == 0);
+    multiply_stage<F, T>(d, operands, group, l == 0);
     if (running >= 0) {
       wait_products<1>();  // hazard: the previous stage's products before it is given back
       release_stage<F>(shared, running);
@@ -83,9 +83,9 @@ __device__ __forceinline__ void multiply_tile(Outputs& d, Shared<F>& shared, con
 }
 
 // Both consumer warpgroups, until the producer queues a number past the last tile.
-template <Form F>
+template <Form F, class T>
 __device__ __forceinline__ void consume(Shared<F>& shared, const Maps& maps, const Problem& p,
-                                        bf16* y, int group) {
+                                        T* y, int group) {
   TileWalk<F> walk(shared.table, p);
   Cursor<kStages<F>> stage{.parity = 0};
   Cursor<kQueue> slot{.parity = 0};
@@ -103,7 +103,7 @@ __device__ __forceinline__ void consume(Shared<F>& shared, const Maps& maps, con
       skip_tile<F>(shared, tile, stage);
       continue;
     }
-    multiply_tile<F>(d, shared, tile, group, stage);
+    multiply_tile<F, T>(d, shared, tile, group, stage);
     if constexpr (F == Form::kWeight) {
       add_rows(d, shared.out, maps.out, tile, group, p);
     } else {

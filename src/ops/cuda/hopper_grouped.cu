@@ -20,9 +20,8 @@ class HopperStream {
     TANDEM_CUDA_CHECK(cudaGetDevice(&device));
     TANDEM_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     if (major != 9 || !built()) return;
-    allow_shared<Form::kForward>();
-    allow_shared<Form::kBackwardInput>();
-    allow_shared<Form::kWeight>();
+    allow_shared<bf16>();
+    allow_shared<f16>();
     make_map_.emplace();
     stream_ = stream.handle();
     TANDEM_CUDA_CHECK(cudaMallocAsync(&counter_, sizeof(hopper::TileCounter), stream_));
@@ -36,12 +35,12 @@ class HopperStream {
 
   [[nodiscard]] bool usable() const { return counter_ != nullptr; }
 
-  template <Form F>
-  void launch(const Problem& p, const Stack& left, const Stack& right, const Stack* out, bf16* y,
+  template <Form F, class T>
+  void launch(const Problem& p, const Stack& left, const Stack& right, const Stack* out, T* y,
               const int* offsets, CudaStream& stream) const {
     const CUtensorMap left_map = (*make_map_)(left), right_map = (*make_map_)(right);
     const CUtensorMap out_map = out != nullptr ? (*make_map_)(*out) : left_map;
-    hopper::grouped_product<F>
+    hopper::grouped_product<F, T>
         <<<static_cast<unsigned>(stream.sm_budget()), hopper::kThreads, hopper::kSharedBytes<F>,
            stream.handle()>>>(left_map, right_map, out_map, offsets, p, y, counter_);
     TANDEM_CUDA_CHECK_LAUNCH("grouped product for Hopper");
@@ -52,13 +51,20 @@ class HopperStream {
   // next to no registers.
   static bool built() {
     cudaFuncAttributes attributes{};
-    TANDEM_CUDA_CHECK(cudaFuncGetAttributes(&attributes, hopper::grouped_product<Form::kForward>));
+    TANDEM_CUDA_CHECK(
+        cudaFuncGetAttributes(&attributes, hopper::grouped_product<Form::kForward, bf16>));
     return attributes.numRegs > hopper::kProducerRegisters;
   }
-  template <Form F>
+  template <class T>
+  static void allow_shared() {
+    allow_shared<Form::kForward, T>();
+    allow_shared<Form::kBackwardInput, T>();
+    allow_shared<Form::kWeight, T>();
+  }
+  template <Form F, class T>
   static void allow_shared() {
     static_assert(hopper::kSharedBytes<F> <= std::size_t{227} * 1024);
-    TANDEM_CUDA_CHECK(cudaFuncSetAttribute(hopper::grouped_product<F>,
+    TANDEM_CUDA_CHECK(cudaFuncSetAttribute(hopper::grouped_product<F, T>,
                                            cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(hopper::kSharedBytes<F>)));
   }
@@ -78,7 +84,8 @@ bool fits(const View& v) {
 }
 
 bool fits(std::int64_t experts, const View& a, const View& b, const View& c) {
-  return a.dtype == DType::kBF16 && b.dtype == DType::kBF16 && experts >= 1 &&
+  const bool sixteen = a.dtype == DType::kBF16 || a.dtype == DType::kF16;
+  return sixteen && b.dtype == a.dtype && experts >= 1 &&
          experts <= hopper::kMaxExperts && fits(a) && fits(b) && fits(c);
 }
 
@@ -87,11 +94,18 @@ Stack stack(const View& v, std::int64_t matrices, int box_rows) {
   return {v.data, v.dtype, matrices, v.rows / matrices, v.cols, box_rows};
 }
 
+// body.template operator()<T>() with the 16-bit type that fits() has let through.
+template <class Body>
+void with_half(DType dtype, const Body& body) {
+  if (dtype == DType::kBF16) return body.template operator()<bf16>();
+  return body.template operator()<f16>();
+}
+
 }  // namespace
 
 bool hopper_grouped(const ops::GroupedGemm& op, CudaStream& stream) {
   const std::int64_t experts = op.offsets.size() - 1;
-  if (op.x.rows == 0 || op.y.dtype != DType::kBF16 || !fits(experts, op.x, op.w, op.y))
+  if (op.x.rows == 0 || op.y.dtype != op.x.dtype || !fits(experts, op.x, op.w, op.y))
     return false;
   const auto& hopper = stream.local<HopperStream>();
   if (!hopper.usable()) return false;
@@ -101,14 +115,14 @@ bool hopper_grouped(const ops::GroupedGemm& op, CudaStream& stream) {
                         .depth = static_cast<int>(op.x.cols)};
   const Stack x = stack(op.x, 1, hopper::kTileRows);
   const auto* offsets = op.offsets.as<int>();
-  auto* y = op.y.as<bf16>();
-  if (op.trans_w) {
-    const Stack w = stack(op.w, experts, hopper::kTileCols);
-    hopper.launch<Form::kForward>(problem, x, w, nullptr, y, offsets, stream);
-  } else {
-    const Stack w = stack(op.w, experts, hopper::kBoxRow);
-    hopper.launch<Form::kBackwardInput>(problem, x, w, nullptr, y, offsets, stream);
-  }
+  const Stack w = stack(op.w, experts, op.trans_w ? hopper::kTileCols : hopper::kBoxRow);
+  with_half(op.x.dtype, [&]<class T>() {
+    auto* y = op.y.as<T>();
+    if (op.trans_w)
+      hopper.launch<Form::kForward, T>(problem, x, w, nullptr, y, offsets, stream);
+    else
+      hopper.launch<Form::kBackwardInput, T>(problem, x, w, nullptr, y, offsets, stream);
+  });
   return true;
 }
 
@@ -123,9 +137,11 @@ bool hopper_grouped(const ops::GroupedGemmWeight& op, CudaStream& stream) {
                         .cols = static_cast<int>(op.x.cols),
                         .depth = 0};
   const Stack d_w = stack(op.d_w, experts, hopper::kGroupRows);
-  hopper.launch<Form::kWeight>(problem, stack(op.d_y, 1, hopper::kBoxRow),
-                               stack(op.x, 1, hopper::kBoxRow), &d_w, nullptr, op.offsets.as<int>(),
-                               stream);
+  const Stack d_y = stack(op.d_y, 1, hopper::kBoxRow), x = stack(op.x, 1, hopper::kBoxRow);
+  with_half(op.x.dtype, [&]<class T>() {
+    T* none = nullptr;
+    hopper.launch<Form::kWeight, T>(problem, d_y, x, &d_w, none, op.offsets.as<int>(), stream);
+  });
   return true;
 }
 

@@ -24,13 +24,14 @@ __device__ __forceinline__ void init_barriers(Shared<F>& shared) {
   barrier_init_fence();  // hazard: the barriers' first state and TMA's first arrival
 }
 
-// y: output of kForward and kBackwardInput. out: the map of d_w in kWeight, else not used.
-template <Form F>
+// T: of the operands and of y, bf16 or f16. y: output of kForward and kBackwardInput. out: the map
+// of d_w in kWeight, else not used.
+template <Form F, class T>
 __global__ void __launch_bounds__(kThreads, 1)
     grouped_product(const __grid_constant__ CUtensorMap left,
                     const __grid_constant__ CUtensorMap right,
                     const __grid_constant__ CUtensorMap out, const int* __restrict__ offsets,
-                    const Problem p, bf16* y, TileCounter* counter) {
+                    const Problem p, T* y, TileCounter* counter) {
 // Compiled for other GPUs too when the build asks for them; only Hopper is ever given it.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ unsigned char raw[];
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == kConsumers * kGroup) produce<F>(shared, maps, p, counter);
   } else {
     grow_registers<kConsumerRegisters>();
-    consume<F>(shared, maps, p, y, group);
+    consume<F, T>(shared, maps, p, y, group);
   }
 #endif
 }

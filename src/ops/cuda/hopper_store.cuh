@@ -5,9 +5,25 @@
 
 namespace tandem::cuda::hopper {
 
-// Rounds to bf16 and stores the rows inside the expert, 64 columns at a time by way of shared
+__device__ __forceinline__ std::uint32_t bits_of(const auto& pair) {
+  static_assert(sizeof(pair) == 4);
+  return reinterpret_cast<const std::uint32_t&>(pair);
+}
+
+// Two neighbours, rounded to T, as the 32 bits they are in memory.
+template <class T>
+__device__ __forceinline__ std::uint32_t rounded_pair(float low, float high) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return bits_of(__floats2bfloat162_rn(low, high));
+  } else {
+    return bits_of(__floats2half2_rn(low, high));
+  }
+}
+
+// Rounds to T and stores the rows inside the expert, 64 columns at a time by way of shared
 // memory: a warp's outputs lie in 2-element pieces, memory wants whole lines.
-__device__ __forceinline__ void store_rows(const Outputs& d, unsigned char* out, bf16* y,
+template <class T>
+__device__ __forceinline__ void store_rows(const Outputs& d, unsigned char* out, T* y,
                                            const Tile& tile, int group, const Problem& p) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
   unsigned char* mine = out + threadIdx.x / kWarp * 16 * 128;  // 16 rows of 64 columns, swizzled
@@ -15,7 +31,7 @@ __device__ __forceinline__ void store_rows(const Outputs& d, unsigned char* out,
     return mine + row * 128 + ((eight ^ (row & 7)) << 4);
   };
   const int first = tile.row + group * kGroupRows + warp * 16;
-  bf16* rows = y + std::int64_t{tile.first_row + first} * p.cols;
+  T* rows = y + std::int64_t{tile.first_row + first} * p.cols;
 #pragma unroll
   for (int q = 0; q < kTileCols / 64; ++q) {
 #pragma unroll
@@ -24,8 +40,7 @@ __device__ __forceinline__ void store_rows(const Outputs& d, unsigned char* out,
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int at = (q * 8 + j) * 4 + 2 * i;
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(d.v[at], d.v[at + 1]);
-        r[i] = reinterpret_cast<const std::uint32_t&>(pair);
+        r[i] = rounded_pair<T>(d.v[at], d.v[at + 1]);
       }
       store_matrices(piece(lane % 8 + lane / 8 % 2 * 8, j + lane / 16), r);
     }

@@ -8,14 +8,19 @@
 
 namespace tandem::cuda::hopper {
 
-// `matrices` row-major matrices one after the other, bf16 or fp32, 16-byte aligned, with rows of a
-// multiple of 16 bytes, moved in boxes of box_rows x (128 bytes) with the 128-byte swizzle.
+// `matrices` row-major matrices one after the other, bf16, fp16 or fp32, 16-byte aligned, with rows
+// of a multiple of 16 bytes, moved in boxes of box_rows x (128 bytes) with the 128-byte swizzle.
 struct Stack {
   void* data;
   DType dtype;
   std::int64_t matrices, rows, cols;
   int box_rows;
 };
+
+inline CUtensorMapDataType map_type(DType dtype) {
+  if (dtype == DType::kF16) return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  return dtype == DType::kF32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
 
 // Makes maps through the driver, which the runtime finds: no link to libcuda.
 class MapMaker {
@@ -39,11 +44,9 @@ class MapMaker {
     const cuuint32_t steps[] = {1, 1, 1};
     CUtensorMap map;
     const CUresult result = encode_(
-        &map,
-        s.dtype == DType::kF32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        3, s.data, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        &map, map_type(s.dtype), 3, s.data, dims, strides, box, steps,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
       throw_error(ExitCode::kInternal,
                   "cuTensorMapEncodeTiled failed ({}): {} matrices of {} x {} {} at {:#x}",

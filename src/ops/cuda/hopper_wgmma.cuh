@@ -1,17 +1,20 @@
 // Hopper's warpgroup product: 64 x 256 outputs, 16 deep, operands in shared memory. Private.
 //
-// Both operands lie in boxes of 64 bf16 = 128-byte rows with TMA's 128-byte swizzle, 1024-byte
-// aligned. "Straight" operands have the depth along the row, "crossed" ones across: the row is then
-// the output's row (left operand) or column (right operand), 64 of them a box.
+// Both operands are bf16 or both f16, in boxes of 64 elements = 128-byte rows with TMA's 128-byte
+// swizzle, 1024-byte aligned. "Straight" operands have the depth along the row, "crossed" ones
+// across: the row is then the output's row (left operand) or column (right operand), 64 of them a
+// box.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "hopper_ptx.cuh"
+#include "kernel.cuh"
 
 namespace tandem::cuda::hopper {
 
-inline constexpr int kBoxRow = 64;                       // bf16 elements of one box row: 128 bytes
+inline constexpr int kBoxRow = 64;                       // elements of one box row: 128 bytes
 inline constexpr int kBoxBytes = kBoxRow * kBoxRow * 2;  // of a box of 64 rows
 inline constexpr int kOutputs = 128;                     // fp32 outputs a thread holds
 
@@ -41,27 +44,38 @@ inline constexpr std::uint64_t kNextDepth = Crossed ? 16 * 128 / 16 : 16 * 2 / 1
 #define TANDEM_OUTPUT_32(i) \
   TANDEM_OUTPUT_8(i), TANDEM_OUTPUT_8((i) + 8), TANDEM_OUTPUT_8((i) + 16), TANDEM_OUTPUT_8((i) + 24)
 
+// The instruction; `type` is what PTX calls the operands' type.
+#define TANDEM_MULTIPLY_16(type)                                                              \
+  asm volatile(                                                                               \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"                                           \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " "                        \
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13,"                          \
+      " %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27,"                \
+      " %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41,"                \
+      " %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55,"                \
+      " %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69,"                \
+      " %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83,"                \
+      " %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97,"                \
+      " %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111,"    \
+      " %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125,"  \
+      " %126, %127},"                                                                         \
+      " %128, %129, p, 1, 1, %131, %132;\n}"                                                  \
+      : TANDEM_OUTPUT_32(0), TANDEM_OUTPUT_32(32), TANDEM_OUTPUT_32(64), TANDEM_OUTPUT_32(96) \
+      : "l"(left), "l"(right), "r"(static_cast<int>(keep)), "n"(LeftCrossed), "n"(RightCrossed))
+
 // d = left right + (keep ? d : 0), asynchronously.
-template <bool LeftCrossed, bool RightCrossed>
+template <class T, bool LeftCrossed, bool RightCrossed>
 __device__ __forceinline__ void multiply_16(Outputs& d, std::uint64_t left, std::uint64_t right,
                                             bool keep) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
-      " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
-      " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
-      " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63,"
-      " %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79,"
-      " %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95,"
-      " %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111,"
-      " %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, "
-      "%127},"
-      " %128, %129, p, 1, 1, %131, %132;\n}"
-      : TANDEM_OUTPUT_32(0), TANDEM_OUTPUT_32(32), TANDEM_OUTPUT_32(64), TANDEM_OUTPUT_32(96)
-      : "l"(left), "l"(right), "r"(static_cast<int>(keep)), "n"(LeftCrossed), "n"(RightCrossed));
+  if constexpr (std::is_same_v<T, bf16>) {
+    TANDEM_MULTIPLY_16("bf16");
+  } else {
+    static_assert(std::is_same_v<T, f16>);
+    TANDEM_MULTIPLY_16("f16");
+  }
 }
 
+#undef TANDEM_MULTIPLY_16
 #undef TANDEM_OUTPUT_32
 #undef TANDEM_OUTPUT_8
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "tandem/device/cuda_check.h"
 #include "tandem/base/dtype.h"
@@ -14,14 +16,19 @@
 namespace tandem::cuda {
 
 using bf16 = __nv_bfloat16;
+using f16 = __half;
 
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(bf16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float to_float(f16 x) { return __half2float(x); }
 
+// To nearest even; what is too large becomes infinity.
 template <class T>
 __device__ __forceinline__ T from_float(float x) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (std::is_same_v<T, bf16>) {
     return __float2bfloat16_rn(x);
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return __float2half_rn(x);
   } else {
     return x;
   }
@@ -70,6 +77,7 @@ template <class Body>
 void with_storage(DType dtype, const char* what, const Body& body) {
   if (dtype == DType::kF32) return body.template operator()<float>();
   if (dtype == DType::kBF16) return body.template operator()<bf16>();
+  if (dtype == DType::kF16) return body.template operator()<f16>();
   throw_error(ExitCode::kInternal, "{}: no CUDA kernel for {}", what, name_of(dtype));
 }
 
