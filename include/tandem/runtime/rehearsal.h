@@ -1,0 +1,16 @@
+// Libraries load kernels, plan and allocate at the first use of a shape, and while they do so the
+// GPU may have to become idle. In the middle of a step it cannot: a lane may be waiting for a rank
+// that waits for this one. So every node body has its first use here.
+#pragma once
+
+#include "tandem/runtime/executor.h"
+#include "tandem/schedule/program.h"
+
+namespace tandem {
+
+// Runs each kind of compute node of the program once, alone, on zeros in memory of its own, and
+// waits for it. Parameters stay; gradients of their chunk hold nothing of use afterwards (a step
+// begins by clearing them). Call while every lane is idle.
+void rehearse(const RankState& rank, const Program& program);
+
+}  // namespace tandem
