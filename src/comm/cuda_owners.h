@@ -1,5 +1,4 @@
-// Owners of what communicators of GPU memory hold: an event, memory that only grows, the one
-// stream.
+// Owners of what communicators of GPU memory hold: memory that only grows, the one stream.
 #pragma once
 
 #include <algorithm>
@@ -9,28 +8,10 @@
 #include <vector>
 
 #include "tandem/device/cuda_check.h"
+#include "tandem/device/cuda_mark.h"
 #include "tandem/device/cuda_stream.h"
 
 namespace tandem {
-
-// A point in a stream that a host thread can wait for without burning a core.
-class CudaMark {
- public:
-  CudaMark() {
-    TANDEM_CUDA_CHECK(
-        cudaEventCreateWithFlags(&event_, cudaEventBlockingSync | cudaEventDisableTiming));
-  }
-  ~CudaMark() { cudaEventDestroy(event_); }
-  CudaMark(const CudaMark&) = delete;
-  CudaMark& operator=(const CudaMark&) = delete;
-
-  void record(cudaStream_t stream) { TANDEM_CUDA_CHECK(cudaEventRecord(event_, stream)); }
-  // Waits for the latest record; at once when there was none.
-  [[nodiscard]] cudaError_t wait() const { return cudaEventSynchronize(event_); }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
 
 struct DeviceSpace {
   static constexpr const char* kName = "GPU memory";

@@ -156,9 +156,12 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
       "which ranks can share a GPU; `auto` prefers NCCL");
   add("nccl_max_ctas", &t.nccl_max_ctas, {0, 64}, "blocks",
       "Thread blocks a transfer of NCCL may take from the GPU; 0 for NCCL's own choice");
+  add("compute_sms", &t.compute_sms, kFromZero, "multiprocessors",
+      "How much of a GPU the experts' products may fill, so that transfers find room beside them; 0 "
+      "for all");
   add("watchdog_s", &t.watchdog_s, kFromOne, "s", "A step that takes longer ends the run");
   add("alltoall_delay_us", &t.alltoall_delay_us, {0, 1e9}, "us",
-      "Modelled network time added to every expert all-to-all; CPU device only");
+      "Modelled network time added to every expert all-to-all");
   add("deterministic", &t.deterministic, kAny, "", "Same numbers in every run, on every device");
   add("poison_memory", &t.poison_memory, kAny, "",
       "Fill freed activations with NaN, to catch reads of them");
@@ -238,6 +241,10 @@ std::vector<Field> fields(RunConfig& config) {
   add_parallel(all, config.parallel);
   add_overlap(all, config.overlap);
   add_train(all, config.train);
+  add("profile_begin", &l.profile_begin, kFromZero, "step",
+      "First step of the window in which NVIDIA's profilers record, counted from 0");
+  add("profile_steps", &l.profile_steps, kFromZero, "steps",
+      "Length of that window, in which every node is also a named range; 0 for none. GPUs only");
   add_data(all, config.data);
   add_optimizer(all, config.optimizer);
   add_checkpoint(all, config.checkpoint);

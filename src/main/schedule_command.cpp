@@ -39,7 +39,7 @@ void write_svg(const std::string& path, const RunConfig& config,
   const SimResult result = simulate(programs, cost_model(config, MachineModel{}));
   std::ofstream file(path);
   file << to_svg(programs, result,
-                 fmt::format("pp {} x vpp {}, ep {}, {} micro-batches, overlap {}",
+                 fmt::format("Modelled: pp {} x vpp {}, ep {}, {} micro-batches, overlap {}",
                              config.parallel.pp, config.parallel.vpp, config.parallel.ep,
                              config.microbatches(), config.overlap.enabled ? "on" : "off"));
   if (!file.flush())

@@ -1,8 +1,6 @@
 // The nodes of the ep lane: counts, and token rows to the experts' ranks and back. Sent rows are in
 // expert order, so each peer's share is one run; received rows land grouped by local expert, and
 // within one expert by source rank.
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "common.h"
@@ -59,10 +57,8 @@ void exchange(const NodeCtx& ctx, std::vector<AllToAll::Part> parts, bool to_exp
   Blocks tokens = token_side(ctx.dims, routing(ctx));
   Blocks experts = expert_side(ctx.dims, routing(ctx));
   if (!to_experts) std::swap(tokens, experts);
-  if (ctx.alltoall_delay_us > 0.0) {  // before the rows: on a network they are there at the end
-    const std::chrono::duration<double, std::micro> delay(ctx.alltoall_delay_us);
-    ctx.stream.call([delay] { std::this_thread::sleep_for(delay); });
-  }
+  // Before the rows: on a network they are there at the end.
+  if (ctx.alltoall_delay_us > 0.0) ctx.device.delay(ctx.stream, ctx.alltoall_delay_us);
   ep_comm(ctx).all_to_all(ctx.stream, {std::move(parts), std::move(tokens), std::move(experts)});
 }
 

@@ -115,6 +115,10 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
       partition(make_partition(config)),
       device(open_device(world, config, log)),
       data(open_data(config)),
+  if (config.train.alltoall_delay_us > 0.0) {
+    device->delay(lanes.stream(Lane::kEp), 0.0);  // its first use may wait for every lane
+    lanes.sync_all();
+  }
       lanes(*device, grid.pp),
       comms(make_rank_comms(world, grid, config.model.tied_embeddings,
                             choose_comm(world, config.train, *device, log))),

@@ -84,8 +84,9 @@ struct TrainConfig {
   int cpu_threads = 0;               // per rank; 0 = cores / ranks on this host
   CommChoice comm = CommChoice::kAuto;  // what carries GPU memory between ranks
   int nccl_max_ctas = 0;             // thread blocks of one NCCL communicator; 0 = NCCL's choice
+  int compute_sms = 0;               // multiprocessors persistent kernels may fill; 0 = all
   int watchdog_s = 300;              // a step may take this long
-  double alltoall_delay_us = 0.0;    // modelled network time per expert all-to-all (CPU device)
+  double alltoall_delay_us = 0.0;    // modelled network time per expert all-to-all
   bool deterministic = true;
   bool poison_memory = false;        // fill freed slots with NaN
 
@@ -141,6 +142,8 @@ struct LoggingConfig {
 
 struct RunConfig {
   ModelConfig model;
+  int profile_begin = 0;             // first step of the window for NVIDIA's profilers
+  int profile_steps = 0;             // length of that window; 0 = none
   ParallelConfig parallel;
   OverlapConfig overlap;
   TrainConfig train;

@@ -27,6 +27,11 @@ class Event {
   Event& operator=(const Event&) = delete;
   [[nodiscard]] virtual bool reached() const = 0;       // the latest record has been reached
   [[nodiscard]] virtual double reached_us() const = 0;  // when, on the device's clock; -1 if not
+  // Time from `earlier` to this one, both reached. Finer than a difference of clock readings, whose
+  // steps on CUDA grow with the age of the process.
+  [[nodiscard]] virtual double us_since(const Event& earlier) const {
+    return reached_us() - earlier.reached_us();
+  }
  protected:
   Event() = default;
 };
@@ -106,6 +111,10 @@ class Device {
   // Asynchronous on the stream; host memory must stay valid until the stream has passed.
   virtual void copy(Stream& stream, void* to, const void* from, std::size_t bytes) = 0;
   virtual void fill(Stream& stream, void* to, unsigned char byte, std::size_t bytes) = 0;
+  // What is enqueued next starts so much later, give or take some tens of microseconds. Streams are
+  // delayed independently, and no compute resource is taken meanwhile. A stream's first call may
+  // wait for every other stream.
+  virtual void delay(Stream& stream, double us);
   virtual void host_wait(const Event& event) = 0;   // blocks the host; throws the event's poison
   [[nodiscard]] virtual double now_us() const = 0;  // same clock as Event::reached_us
   [[nodiscard]] virtual MemoryStats memory() const = 0;
@@ -123,12 +132,13 @@ std::unique_ptr<Device> make_cpu_device(const CpuOptions& options);
 
 struct CudaOptions {
   int ordinal = 0;      // which GPU of those this process sees
-  int compute_sms = 0;  // multiprocessors persistent kernels may fill; 0 = all
+  int compute_sms = 0;  // multiprocessors persistent kernels may fill; 0 = all it has
   // Same inputs, same bits. Without it the attention's backward pass is faster and needs less
   // memory for long sequences, but its last bits vary from run to run.
   bool deterministic = true;
 };
-// Throws Error(kUsage) saying why where this build or this machine has no CUDA device.
+// Throws Error(kUsage) saying why where this build or this machine has no CUDA device, or where the
+// device has fewer multiprocessors than compute_sms.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
 
 // GPUs this process sees; 0 in a build without CUDA and where the driver finds none.

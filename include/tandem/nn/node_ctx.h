@@ -59,11 +59,12 @@ struct NodeCtx {
   int layer;               // global layer
   bool moe;
   bool training;             // false: evaluation, the head computes the loss only
+  // Both times the factor of fp16's loss scaling:
   float loss_scale;          // 1 / tokens of the global batch: dL/d(loss of one token)
   float aux_scale;           // 1 / micro-batches of the global batch
   View loss;                 // head: f32 [1], += sum of token losses
   View aux;                  // attention with router: f32 [2], written: RouterLoss of this layer
-  double alltoall_delay_us;  // modelled network time, slept on the ep lane (CPU)
+  double alltoall_delay_us;  // modelled network time, on the ep lane before the rows travel
   std::int64_t loss_chunk = 1024;  // tokens whose logits exist at a time in the head
 
   // Tensor `index` of a declared slot (order: model/slot.h). Throws Error(kInternal) unless the

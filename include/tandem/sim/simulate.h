@@ -32,7 +32,7 @@ struct SimResult {
 // Programs must have passed the checker. Sends are rendezvous.
 SimResult simulate(const std::vector<Program>& by_stage, const CostModel& cost);
 
-// Picture of a run, all stages, one row per lane; micro-batches numbered, F and B in two hues.
+// Picture of a modelled run, all stages, one row per lane; micro-batches numbered, F and B in two hues.
 std::string to_svg(const std::vector<Program>& by_stage, const SimResult& result,
                    const std::string& title);
 

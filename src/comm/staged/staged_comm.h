@@ -13,7 +13,8 @@
 
 #include "../checked_comm.h"
 #include "../collectives.h"
-#include "gate_thread.h"
+#include "../cuda_owners.h"
+#include "tandem/device/cuda_gate_thread.h"
 
 namespace tandem {
 

@@ -4,10 +4,12 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <thread>
 
 #include "../host_name.h"
 #include "tandem/base/error.h"
 #include "tandem/device/cuda_check.h"
+#include "tandem/device/cuda_gate_thread.h"
 #include "tandem/device/cuda_stream.h"
 #include "tandem/device/device.h"
 
@@ -25,6 +27,13 @@ class CudaEvent : public Event {
   [[nodiscard]] double reached_us() const override {
     float ms = 0.0F;
     if (!recorded_ || cudaEventElapsedTime(&ms, origin_, event_) != cudaSuccess) return -1.0;
+    return 1e3 * static_cast<double>(ms);
+  }
+  [[nodiscard]] double us_since(const Event& earlier) const override {
+    const auto* begin = dynamic_cast<const CudaEvent*>(&earlier);
+    TANDEM_CHECK(begin != nullptr, "a CUDA event was compared with one of another device");
+    float ms = 0.0F;
+    TANDEM_CUDA_CHECK(cudaEventElapsedTime(&ms, begin->event_, event_));
     return 1e3 * static_cast<double>(ms);
   }
   [[nodiscard]] cudaEvent_t handle() const { return event_; }
@@ -127,15 +136,36 @@ class CudaLane : public CudaStream {
   cudaStream_t stream_ = nullptr;
 };
 
+// Delays of one stream. A kernel that waits would keep a persistent kernel from starting on its
+// multiprocessor, and a host function would hold up those of all streams.
+class DelayThread {
+ public:
+  explicit DelayThread(CudaStream& stream) : stream_(stream), thread_("delay " + stream.name()) {}
+
+  void delay(double us) {
+    thread_.run(stream_, stream_.handle(), [us] {
+      using Clock = std::chrono::steady_clock;
+      const std::chrono::duration<double, std::micro> wanted(us);
+      const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(wanted);
+      // The system wakes a sleeper some tens of microseconds late: the end is waited for awake.
+      std::this_thread::sleep_for(wanted - kLateWakeUp);
+      while (Clock::now() < end) std::this_thread::yield();
+    });
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kLateWakeUp{100};
+  CudaStream& stream_;
+  GateThread thread_;
+};
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(const CudaOptions& options)
       : deterministic_(options.deterministic), poison_(std::make_shared<Poison>()) {
     TANDEM_CUDA_CHECK(cudaSetDevice(options.ordinal));
     TANDEM_CUDA_CHECK(cudaGetDeviceProperties(&properties_, options.ordinal));
-    sm_budget_ = options.compute_sms > 0
-                     ? std::min(options.compute_sms, properties_.multiProcessorCount)
-                     : properties_.multiProcessorCount;
+    sm_budget_ = sm_budget_of(options.compute_sms, properties_.multiProcessorCount);
     keep_freed_memory(options.ordinal);
     TANDEM_CUDA_CHECK(cudaStreamCreateWithFlags(&memory_stream_, cudaStreamNonBlocking));
     TANDEM_CUDA_CHECK(cudaEventCreate(&origin_));
@@ -207,6 +237,7 @@ class CudaDevice : public Device {
     if (bytes == 0) return;
     TANDEM_CUDA_CHECK(cudaMemsetAsync(to, byte, bytes, handle(stream)));
   }
+  void delay(Stream& stream, double us) override { own(stream).local<DelayThread>().delay(us); }
   void host_wait(const Event& event) override {
     // hazard: the stream's work before the event and the host's reads after host_wait
     TANDEM_CUDA_CHECK(cudaEventSynchronize(cuda_event(event).handle()));
@@ -222,17 +253,25 @@ class CudaDevice : public Device {
   }
 
  private:
+  static int sm_budget_of(int wanted, int all) {
+    if (wanted >= 0 && wanted <= all) return wanted > 0 ? wanted : all;
+    throw_error(ExitCode::kUsage,
+                "train.compute_sms = {}, but the GPU has {} multiprocessors; give at most {}, or 0 "
+                "for all",
+                wanted, all, all);
+  }
   static void keep_freed_memory(int ordinal) {
     cudaMemPool_t pool = nullptr;
     TANDEM_CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, ordinal));
     std::uint64_t all = UINT64_MAX;
     TANDEM_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
   }
-  static cudaStream_t handle(Stream& stream) {
+  static CudaStream& own(Stream& stream) {
     auto* cuda = dynamic_cast<CudaStream*>(&stream);
     TANDEM_CHECK(cuda != nullptr, "stream {} is not a CUDA stream", stream.name());
-    return cuda->handle();
+    return *cuda;
   }
+  static cudaStream_t handle(Stream& stream) { return own(stream).handle(); }
   void release(void* data, std::size_t bytes, MemorySpace space) noexcept override {
     if (space == MemorySpace::kHost) {
       cudaFreeHost(data);

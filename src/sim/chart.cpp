@@ -1,0 +1,350 @@
+#include "tandem/sim/chart.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+namespace tandem {
+namespace {
+
+// Geometry in picture units; the viewBox scales them to any size.
+constexpr double kWidth = 1600, kLeft = 164, kRight = 24, kTop = 92, kBottom = 46;
+constexpr double kPlot = kWidth - kLeft - kRight;
+constexpr double kThinRow = 13, kRowGap = 3, kBandPad = 8, kBandGap = 12;
+constexpr double kLetter = 6.1;  // width of a letter in a box
+constexpr double kSliver = 0.8;  // narrower neighbours of one look are drawn as one
+constexpr double kMinGap = 0.15;
+
+struct Shade {
+  std::string_view label;
+  std::array<std::string_view, 2> fill;  // forward, backward
+  bool dark;                             // needs white text
+};
+constexpr int kNumTones = static_cast<int>(Tone::kHostWait) + 1;
+constexpr std::array<Shade, kNumTones> kShades = {{
+    {"attention", {"#3f7fd6", "#d9661d"}, true},
+    {"experts", {"#1f56a8", "#b94e0d"}, true},
+    {"mlp", {"#2b69bf", "#cd601c"}, true},
+    {"embedding, head", {"#123a78", "#8a3806"}, true},
+    {"aggregate", {"#86b1ea", "#f2a878"}, false},
+    {"weight gradient", {"#86b1ea", "#f0b429"}, false},
+    {"dispatch, combine", {"#7fc4d6", "#e59a9a"}, false},
+    {"counts", {"#b9e0ea", "#f3cdcd"}, false},
+    {"send, receive", {"#5b84bd", "#cf8a4e"}, false},
+    {"gradient sync, optimizer", {"#8d7fb8", "#8d7fb8"}, true},
+    {"host waits for counts", {"#d3d7dd", "#d3d7dd"}, false},
+}};
+
+const Shade& shade(Tone tone) {
+  return kShades[static_cast<std::size_t>(tone)];
+}
+
+// Work of no direction.
+bool neutral(Tone tone) {
+  return tone == Tone::kGradients || tone == Tone::kHostWait;
+}
+
+std::string class_of(Tone tone, Dir dir) {
+  const bool backward = dir == Dir::kBwd && !neutral(tone);
+  return fmt::format("{}{}", backward ? 'b' : 'f', static_cast<int>(tone));
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&apos;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+// 1, 2 or 5 times a power of ten, so that about ten ticks fit.
+double tick_step(double length) {
+  const double power = std::pow(10.0, std::floor(std::log10(length / 10.0)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (length / (factor * power) <= 12.0) return factor * power;
+  return 10.0 * power;
+}
+
+class Picture {
+ public:
+  explicit Picture(const Chart& chart)
+      : chart_(chart),
+        length_(std::max(0.0, chart.end_us - chart.begin_us)),
+        scale_(length_ > 0.0 ? kPlot / length_ : 0.0) {
+    lay_out();
+  }
+
+  std::string text() {
+    std::string out = head();
+    for (const Band& band : bands_) out += frame(band);
+    out += axis();
+    for (const Band& band : bands_)
+      for (const Row& row : band.rows) boxes(out, row);
+    return out + "</svg>\n";
+  }
+
+ private:
+  struct Row {
+    const ChartRow* row;
+    double top, height;
+  };
+  struct Band {
+    const ChartBand* band;
+    double top, height;
+    std::vector<Row> rows;
+  };
+
+  [[nodiscard]] double x_of(double us) const {
+    return kLeft + (std::clamp(us, chart_.begin_us, chart_.end_us) - chart_.begin_us) * scale_;
+  }
+  [[nodiscard]] bool shown(const ChartBox& box) const {
+    return box.end_us >= chart_.begin_us && box.begin_us <= chart_.end_us;
+  }
+
+  void lay_out() {
+    double y = kTop;
+    for (const ChartBand& band : chart_.bands) {
+      Band& laid = bands_.emplace_back(Band{&band, y, 0, {}});
+      y += kBandPad;
+      for (const ChartRow& row : band.rows) {
+        if (row.boxes.empty()) continue;
+        laid.rows.push_back({&row, y, row.main ? chart_.main_row : kThinRow});
+        y += laid.rows.back().height + kRowGap;
+      }
+      y += kBandPad - kRowGap;
+      laid.height = y - laid.top;
+      y += kBandGap;
+    }
+    bottom_ = y - kBandGap;
+  }
+
+  [[nodiscard]] std::string head() const {
+    std::string out = fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {:.0f}\" "
+        "font-family=\"'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n<style>\n"
+        "text{{fill:#2a2f36}} .n{{font-size:11px;text-anchor:middle;pointer-events:none}} "
+        ".w{{fill:#fff}} .l{{font-size:11px;fill:#6a7280;text-anchor:end}} "
+        ".s{{font-size:13px;font-weight:bold}} .k{{font-size:12px}} .b{{fill:#f4f6f9}} "
+        ".g{{stroke:#dde2e9;stroke-width:1}} "
+        ".a{{font-size:11px;fill:#6a7280;text-anchor:middle}}\n",
+        kWidth, bottom_ + kBottom);
+    std::string hatches;
+    for (int tone = 0; tone < kNumTones; ++tone) {
+      const auto& fill = kShades[static_cast<std::size_t>(tone)].fill;
+      out += fmt::format(".f{0}{{fill:{1}}}.b{0}{{fill:url(#h{0})}}", tone, fill[0]);
+      hatches += fmt::format(
+          "<pattern id=\"h{0}\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
+          "patternTransform=\"rotate(45)\"><rect width=\"7\" height=\"7\" fill=\"{1}\"/>"
+          "<rect width=\"2\" height=\"7\" fill=\"#fff\" fill-opacity=\"0.25\"/></pattern>\n",
+          tone, fill[1]);
+    }
+    out += "\n</style>\n<defs>\n" + hatches + "</defs>\n";
+    out += "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
+    out += fmt::format("<text x=\"24\" y=\"34\" font-size=\"{}\" font-weight=\"bold\">{}</text>\n",
+                       title_size(), escaped(chart_.title));
+    out += fmt::format("<text x=\"{}\" y=\"34\" class=\"k\" text-anchor=\"end\">{}</text>\n",
+                       kWidth - kRight, escaped(chart_.summary));
+    return out + legend();
+  }
+
+  // The title leaves the summary its room.
+  [[nodiscard]] double title_size() const {
+    const double room =
+        kWidth - 24 - kRight - 30 - 6.2 * static_cast<double>(chart_.summary.size());
+    const auto letters = static_cast<double>(std::max<std::size_t>(1, chart_.title.size()));
+    return std::floor(std::clamp(room / (0.56 * letters), 12.0, 20.0));
+  }
+
+  // Tones that occur, each with a swatch per direction in which it occurs.
+  [[nodiscard]] std::string legend() const {
+    std::array<std::array<bool, 2>, kNumTones> seen{};
+    for (const ChartBand& band : chart_.bands)
+      for (const ChartRow& row : band.rows)
+        for (const ChartBox& box : row.boxes)
+          if (shown(box))
+            seen[static_cast<std::size_t>(box.tone)]
+                [neutral(box.tone) ? 0 : static_cast<std::size_t>(box.dir)] = true;
+    std::string out;
+    double x = 24;
+    constexpr double kY = 54;
+    for (std::size_t tone = 0; tone < kNumTones; ++tone) {
+      if (!seen[tone][0] && !seen[tone][1]) continue;
+      for (const Dir dir : {Dir::kFwd, Dir::kBwd}) {
+        if (!seen[tone][static_cast<std::size_t>(dir)]) continue;
+        out += fmt::format(
+            "<rect x=\"{:.1f}\" y=\"{}\" width=\"14\" height=\"14\" rx=\"2\" class=\"{}\"/>", x, kY,
+            class_of(static_cast<Tone>(tone), dir));
+        x += 16;
+      }
+      out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" class=\"k\">{}</text>\n", x + 3, kY + 11.5,
+                         kShades[tone].label);
+      x += 3 + 6.9 * static_cast<double>(kShades[tone].label.size()) + 16;
+    }
+    return out + fmt::format(
+                     "<text x=\"24\" y=\"{}\" class=\"k\" fill-opacity=\"0.75\">blue: forward, "
+                     "orange and hatched: backward{}</text>\n",
+                     kY + 31, chart_.hint.empty() ? "" : "; " + escaped(chart_.hint));
+  }
+
+  [[nodiscard]] static std::string frame(const Band& band) {
+    std::string out = fmt::format(
+        "<rect x=\"12\" y=\"{:.1f}\" width=\"{}\" height=\"{:.1f}\" rx=\"6\" class=\"b\"/>\n"
+        "<text x=\"24\" y=\"{:.1f}\" class=\"s\">{}</text>\n",
+        band.top, kWidth - 24, band.height, band.top + kBandPad + 16, escaped(band.band->label));
+    for (const Row& row : band.rows)
+      out += fmt::format("<text x=\"{}\" y=\"{:.1f}\" class=\"l\">{}</text>\n", kLeft - 8,
+                         row.top + row.height / 2 + 4, escaped(row.row->label));
+    return out;
+  }
+
+  [[nodiscard]] std::string axis() const {
+    if (length_ <= 0.0) return "";
+    std::string out;
+    const double step = tick_step(length_);
+    // Sums of many steps are inexact: a tick at an end must not be lost to that.
+    const double slack = 1e-9 * length_;
+    for (double k = std::ceil((chart_.begin_us - slack) / step); k * step <= chart_.end_us + slack;
+         ++k) {
+      out += fmt::format(
+          "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" "
+          "class=\"g\"/><text x=\"{0:.1f}\" y=\"{3:.1f}\" class=\"a\">{4}</text>\n",
+          x_of(k * step), kTop, bottom_ + 6, bottom_ + 22,
+          time_text(k * step, std::max(std::abs(chart_.begin_us), std::abs(chart_.end_us))));
+    }
+    return out;
+  }
+
+  void boxes(std::string& out, const Row& row) const {
+    const std::vector<ChartBox>& all = row.row->boxes;
+    for (std::size_t i = 0; i < all.size();) {
+      if (!shown(all[i])) {
+        ++i;
+        continue;
+      }
+      const std::size_t next = end_of_block(all, i);
+      const ChartBox& longest =
+          *std::max_element(all.begin() + static_cast<std::ptrdiff_t>(i),
+                            all.begin() + static_cast<std::ptrdiff_t>(next),
+                            [](const ChartBox& a, const ChartBox& b) {
+                              return a.end_us - a.begin_us < b.end_us - b.begin_us;
+                            });
+      block(out, row, x_of(all[i].begin_us), x_of(all[next - 1].end_us), longest, next - i);
+      i = next;
+    }
+  }
+
+  // A box, or a run of slivers without visible gaps that are together no wider than one.
+  [[nodiscard]] std::size_t end_of_block(const std::vector<ChartBox>& all, std::size_t i) const {
+    const double begin = x_of(all[i].begin_us);
+    std::size_t next = i + 1;
+    while (next < all.size() && shown(all[next]) && x_of(all[next].end_us) - begin < kSliver &&
+           x_of(all[next].begin_us) - x_of(all[next - 1].end_us) < kMinGap)
+      ++next;
+    return next;
+  }
+
+  // `box` gives the look of the `count` boxes in the block.
+  static void block(std::string& out, const Row& row, double begin, double end, const ChartBox& box,
+                    std::size_t count) {
+    const double width = end - begin;
+    const double gap = width > 3 ? 0.5 : 0.0;  // lets neighbours of one shade be told apart
+    out += fmt::format(
+        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" class=\"{}\"", begin,
+        row.top, std::max(width - gap, kSliver), row.height, class_of(box.tone, box.dir));
+    if (width > 6) out += " rx=\"2\"";
+    if (count > 1) {
+      out += fmt::format(" data-n=\"{}\"/>\n", count);
+      return;
+    }
+    if (width < 2.0) {
+      out += " data-n=\"1\"/>\n";
+      return;
+    }
+    out += fmt::format(" data-n=\"1\"><title>{}</title></rect>", escaped(box.tooltip));
+    for (const std::string& label : box.labels) {
+      if (width < kLetter * static_cast<double>(label.size()) + 4 || row.height < kThinRow)
+        continue;
+      out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>",
+                         (begin + end) / 2, row.top + row.height / 2 + 4,
+                         shade(box.tone).dark ? "n w" : "n", escaped(label));
+      break;
+    }
+    out += "\n";
+  }
+
+  const Chart& chart_;
+  const double length_;
+  const double scale_;  // picture units per microsecond
+  std::vector<Band> bands_;
+  double bottom_ = 0;
+};
+
+}  // namespace
+
+Tone tone_of(Op op, NodeKind node, Phase phase) {
+  switch (op) {
+    case Op::kSend:
+    case Op::kRecv:
+      return Tone::kTransfer;
+    case Op::kGradSync:
+    case Op::kOptStep:
+      return Tone::kGradients;
+    case Op::kHostWait:
+      return Tone::kHostWait;
+    default:
+      break;
+  }
+  if (phase == Phase::kBwdWeight) return Tone::kWeight;
+  switch (node) {
+    case NodeKind::kAttention:
+      return Tone::kAttention;
+    case NodeKind::kExperts:
+      return Tone::kExperts;
+    case NodeKind::kMlp:
+      return Tone::kMlp;
+    case NodeKind::kAggregate:
+      return Tone::kAggregate;
+    case NodeKind::kCounts:
+      return Tone::kCounts;
+    case NodeKind::kDispatch:
+    case NodeKind::kCombine:
+      return Tone::kAllToAll;
+    case NodeKind::kEmbedding:
+    case NodeKind::kHead:
+      break;
+  }
+  return Tone::kEnds;
+}
+
+std::string time_text(double us, double scale_us) {
+  if (scale_us >= 1e6) return fmt::format("{:.4g} s", us / 1e6);
+  if (scale_us >= 1e3) return fmt::format("{:.4g} ms", us / 1e3);
+  return fmt::format("{:.4g} \u00b5s", us);
+}
+
+std::string to_svg(const Chart& chart) {
+  return Picture(chart).text();
+}
+
+}  // namespace tandem
