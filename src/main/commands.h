@@ -1,6 +1,7 @@
 // The subcommands. Each returns the process's exit code and throws Error for everything else.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct ScheduleArgs {
   int width = 0;      // columns of the chart; 0 = the terminal's
 };
 
+struct TraceArgs {
+  std::string path;                       // a file that logging.trace wrote
+  std::string svg;                        // file for the picture; "" = none
+  std::optional<double> from_ms, to_ms;   // what it shows, since the first event
+  std::string around;                     // or the surroundings of a node; "" = none
+  std::optional<double> width_ms;         // of those
+};
+
 struct TokenizeArgs {
   std::vector<std::string> inputs;  // text files, one document each
   std::string prefix;               // writes prefix.bin and prefix.idx
@@ -38,3 +47,4 @@ int run_tokenize(const TokenizeArgs& args);
 int run_version();
 
 }  // namespace tandem
+int run_trace(const TraceArgs& args);

@@ -33,6 +33,7 @@ int dispatch(int argc, char** argv) {
   tandem::ScheduleArgs schedule;
   tandem::TokenizeArgs tokenize;
 
+  tandem::TraceArgs trace;
   auto* train_command = app.add_subcommand("train", "Train a model");
   add_config_args(*train_command, train);
   add_ranks(*train_command, train, "run N ranks as threads of this process, without mpirun");
@@ -61,6 +62,21 @@ int dispatch(int argc, char** argv) {
   auto* tokenize_command =
       app.add_subcommand("tokenize", "Bytes of text files to a .bin/.idx pair");
   tokenize_command->add_option("PREFIX", tokenize.prefix, "writes PREFIX.bin and PREFIX.idx")
+  auto* trace_command = app.add_subcommand("trace", "Tables and a picture of a measured trace");
+  trace_command->add_option("FILE", trace.path, "a file that logging.trace wrote")->required();
+  trace_command->add_option("--svg", trace.svg, "write a picture to this file");
+  auto* from = trace_command->add_option("--from", trace.from_ms, "first millisecond shown");
+  auto* to = trace_command->add_option("--to", trace.to_ms, "last millisecond shown");
+  auto* around = trace_command->add_option("--around", trace.around,
+                                           "show the surroundings of a node, as dispatch_fwd or "
+                                           "\"dispatch_fwd L1 mb2\"");
+  trace_command->add_option("--width", trace.width_ms, "how many milliseconds of them")
+      ->needs(around)
+      ->check(CLI::PositiveNumber);
+  around->excludes(from)->excludes(to);
+  trace_command->footer(
+      "Example: tandem trace trace-rank0.json --svg trace.svg --around dispatch_fwd");
+
       ->required();
   tokenize_command->add_option("FILES", tokenize.inputs, "text files, one document each")
       ->required();
@@ -99,3 +115,4 @@ int main(int argc, char** argv) {
     return static_cast<int>(tandem::ExitCode::kInternal);
   }
 }
+  if (*trace_command) return tandem::run_trace(trace);

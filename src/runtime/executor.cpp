@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "tandem/base/error.h"
+#include "tandem/runtime/spans.h"
 
 namespace tandem {
 namespace {
@@ -112,6 +114,7 @@ struct Executor::State {
   std::vector<BoundSlot> bound;
   double aux_sum = 0.0;
   NodeHook hook;
+  Profiler* profiler = nullptr;
 };
 
 void Executor::State::bind(const Instr& instr, std::int64_t received) {
@@ -202,6 +205,9 @@ bool Executor::State::holds_tied_copy(int chunk) const {
 void Executor::State::step(std::int32_t index, const StepInput& input) {
   const Instr& instr = program.instrs[static_cast<std::size_t>(index)];
   rank.timeline.host_at(index);
+  std::optional<ProfilerRange> range;
+  if (profiler != nullptr && instr.op != Op::kWait && instr.op != Op::kRecord)
+    range.emplace(profiler, range_name(instr), range_category(instr));
   if (instr.op == Op::kHostWait) return learn_counts(instr);
 
   Stream& stream = rank.lanes.stream(instr.lane);
@@ -312,6 +318,9 @@ std::size_t Executor::scratch_bytes() const {
 }
 void Executor::set_hook(NodeHook hook) {
   state_->hook = std::move(hook);
+}
+void Executor::set_profiler(Profiler* profiler) {
+  state_->profiler = profiler;
 }
 
 }  // namespace tandem

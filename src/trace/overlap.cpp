@@ -56,4 +56,33 @@ OverlapStats overlap_stats(const std::vector<TraceSpan>& spans) {
           .host_wait_us = length(united(spans, "host"))};
 }
 
+std::vector<LaneTime> lane_times(const std::vector<TraceSpan>& spans) {
+  const Intervals compute = united(spans, "compute");
+  std::vector<LaneTime> times;
+  for (const TraceSpan& span : spans) {
+    const bool known = std::any_of(times.begin(), times.end(),
+                                   [&](const LaneTime& t) { return t.lane == span.lane; });
+    if (known) continue;
+    const Intervals mine = united(spans, span.lane);
+    const double busy = length(mine);
+    times.push_back({span.lane, busy, busy - common_length(mine, compute)});
+  }
+  return times;
+}
+
+StepSplit split_step(const std::vector<TraceSpan>& spans) {
+  double begin = 0, work_end = 0, end = 0;
+  bool first = true;
+  for (const TraceSpan& span : spans) {
+    if (span.lane == "host") continue;
+    begin = first ? span.begin_us : std::min(begin, span.begin_us);
+    end = first ? span.end_us : std::max(end, span.end_us);
+    if (span.lane != "dp") work_end = std::max(work_end, span.end_us);
+    first = false;
+  }
+  if (first) return {};
+  work_end = std::max(work_end, begin);
+  return {work_end - begin, end - work_end};
+}
+
 }  // namespace tandem

@@ -8,10 +8,12 @@
 #include <optional>
 
 #include "engine.h"
+#include "profile_window.h"
 #include "tandem/base/error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/cost.h"
 #include "tandem/optim/lr_schedule.h"
+#include "tandem/runtime/spans.h"
 #include "tandem/trace/trace.h"
 #include "tandem/train/signals.h"
 #include "tandem/train/state_io.h"
@@ -27,18 +29,16 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-std::vector<TraceSpan> to_spans(const std::vector<TimedInstr>& timed, const Program& program) {
-  std::vector<TraceSpan> spans;
-  spans.reserve(timed.size());
-  for (const TimedInstr& t : timed) {
-    const Instr& instr = program.instrs[static_cast<std::size_t>(t.instr)];
-    const std::string name = instr.op == Op::kRun
-                                 ? fmt::format("{}_{}", name_of(instr.node), name_of(instr.phase))
-                                 : fmt::format("{}", name_of(instr.op));
-    spans.push_back({std::string(name_of(t.lane)), name, std::string(name_of(instr.dir)),
-                     t.begin_us, t.end_us, instr.chunk, instr.microbatch, instr.layer});
-  }
-  return spans;
+// What the picture of a trace says about itself.
+std::string about_run(const RunConfig& config, const Device& device) {
+  std::string text = fmt::format(
+      "pp {} x vpp {}, ep {}, {} micro-batches, overlap {}", config.parallel.pp,
+      config.parallel.vpp, config.parallel.ep, config.microbatches(),
+      config.overlap.enabled ? "on" : "off");
+  if (config.overlap.events == EventMode::kShared) text += ", shared events";
+  if (config.train.alltoall_delay_us > 0.0)
+    text += fmt::format(", all-to-all + {} \u00b5s", config.train.alltoall_delay_us);
+  return text + "; " + device.description();
 }
 
 class Trainer {
@@ -50,6 +50,7 @@ class Trainer {
         hooks_(hooks),
         engine_(world, config, log),
         flops_per_step_(flops_per_token(config) * config.train.global_batch * config.train.seq_len),
+        profile_(engine_, config.logging, log),
         watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {
     if (world_.rank() != 0) return;
     if (!config_.logging.metrics.empty())
@@ -83,6 +84,7 @@ class Trainer {
   TrainResult result_;
   std::optional<std::int64_t> saved_step_;
   double mean_step_s_ = 0.0;
+  ProfileWindow profile_;
   Watchdog watchdog_;  // last: it watches the others
 };
 
@@ -148,7 +150,9 @@ void Trainer::require_finite(const StepReport& report, std::int64_t index) {
 StepReport Trainer::step(std::int64_t index) {
   const auto begin = Clock::now();
   const double lr = learning_rate(config_.optimizer, static_cast<int>(index), config_.train.steps);
+  profile_.before(index);
   const Engine::StepResult mine = engine_.train_step(index, lr);
+  profile_.after(index);
   const auto spans = to_spans(engine_.timeline.harvest(), engine_.program());
   const OverlapStats overlap = overlap_stats(spans);
   if (traced(index)) traced_spans_.insert(traced_spans_.end(), spans.begin(), spans.end());
@@ -200,11 +204,11 @@ TrainResult Trainer::run() {
       log_.info("{}", progress_line(report, config_));
       for (auto& sink : sinks_) sink->write(done, metrics_of(report));
     }
-    if (traced(done - 1) && !traced(done))
-      write_chrome_trace(fmt::format("{}-rank{}.json", config_.logging.trace, world_.rank()),
-                         world_.rank(), traced_spans_);
-    result_.stopped_by_signal = report.stop;
     const bool last = done == config_.train.steps || report.stop;
+    if (traced(done - 1) && (last || !traced(done)))
+      write_chrome_trace(fmt::format("{}-rank{}.json", config_.logging.trace, world_.rank()),
+                         world_.rank(), traced_spans_, about_run(config_, *engine_.device));
+    result_.stopped_by_signal = report.stop;
     if (config_.train.eval_every > 0 && (done % config_.train.eval_every == 0 || last) &&
         !report.stop)
       evaluate(done);

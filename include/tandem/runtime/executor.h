@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tandem/config/config.h"
+#include "tandem/device/profiler.h"
 #include "tandem/nn/node_ctx.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/plan/partition.h"
@@ -64,6 +65,8 @@ class Executor {
   void set_hook(NodeHook hook);
 
  private:
+  // While set, every instruction that is enqueued is a range; not owned, nullptr ends it.
+  void set_profiler(Profiler* profiler);
   struct State;
   std::unique_ptr<State> state_;
 };

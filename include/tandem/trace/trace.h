@@ -30,8 +30,37 @@ struct OverlapStats {
 // count.
 OverlapStats overlap_stats(const std::vector<TraceSpan>& spans);
 
-// One file per rank, JSON: pid = rank, one tid per lane, times in microseconds. A file of the
-// same name is replaced at once. Throws Error(kBadInput) naming the path when it cannot be written.
-void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans);
+// A step cut where its last forward or backward work of this rank ends.
+struct StepSplit {
+  double forward_backward_us = 0;  // from the first span to there
+  double optimizer_us = 0;         // from there to the end of lane "dp": what lies under nothing
+};
+
+// "host" does not count.
+StepSplit split_step(const std::vector<TraceSpan>& spans);
+
+struct LaneTime {
+  std::string lane;
+  double busy_us = 0;     // union of its spans
+  double exposed_us = 0;  // part of it not covered by compute spans; of compute itself 0
+};
+
+// Of every lane that has spans, in the order in which they appear.
+std::vector<LaneTime> lane_times(const std::vector<TraceSpan>& spans);
+
+// One file per rank, JSON: pid = rank, one tid per lane, times in microseconds; `about` says what
+// was measured. A file of the same name is replaced at once. Throws Error(kBadInput) naming the
+// path when it cannot be written.
+void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans,
+                        const std::string& about = "");
+
+struct ChromeTrace {
+  int rank = 0;
+  std::string about;  // "" in traces that do not say
+  std::vector<TraceSpan> spans;
+};
+
+// What write_chrome_trace wrote. Throws Error(kBadInput) naming the path and what is wrong.
+ChromeTrace read_chrome_trace(const std::string& path);
 
 }  // namespace tandem

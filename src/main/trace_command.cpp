@@ -1,0 +1,91 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "commands.h"
+#include "tandem/base/error.h"
+#include "tandem/trace/trace.h"
+#include "trace_chart.h"
+
+namespace tandem {
+namespace {
+
+struct NodeTimes {
+  std::string lane, name;
+  int count = 0;
+  double total_us = 0;
+};
+
+void print_tables(const ChromeTrace& trace, const std::string& path) {
+  const TraceWindow window = whole(trace);
+  fmt::print("{}: rank {}, {} events in {:.3f} ms\n", path, trace.rank, trace.spans.size(),
+             (window.end_us - window.begin_us) / 1e3);
+  if (!trace.about.empty()) fmt::print("{}\n", trace.about);
+  const OverlapStats stats = overlap_stats(trace.spans);
+  if (stats.ep_us > 0.0)
+    fmt::print("expert all-to-all: {:.1f} % hidden under compute\n", 100.0 * stats.hidden_share());
+
+  fmt::print("\n{:<10} {:>12} {:>12}\n", "lane", "busy ms", "exposed ms");
+  for (const LaneTime& lane : lane_times(trace.spans))
+    fmt::print("{:<10} {:>12.3f} {:>12}\n", lane.lane, lane.busy_us / 1e3,
+               lane.lane == "compute" ? "" : fmt::format("{:.3f}", lane.exposed_us / 1e3));
+
+  std::map<std::pair<std::string, std::string>, NodeTimes> nodes;
+  for (const TraceSpan& span : trace.spans) {
+    NodeTimes& node = nodes[{span.lane, span.name}];
+    node.lane = span.lane;
+    node.name = span.name;
+    ++node.count;
+    node.total_us += span.end_us - span.begin_us;
+  }
+  std::vector<NodeTimes> rows;
+  for (auto& [key, node] : nodes) rows.push_back(std::move(node));
+  std::stable_sort(rows.begin(), rows.end(), [](const NodeTimes& a, const NodeTimes& b) {
+    return a.lane != b.lane ? a.lane < b.lane : a.total_us > b.total_us;
+  });
+  fmt::print("\n{:<10} {:<22} {:>7} {:>10} {:>12}\n", "lane", "node", "count", "mean ms",
+             "total ms");
+  for (const NodeTimes& node : rows)
+    fmt::print("{:<10} {:<22} {:>7} {:>10.4f} {:>12.3f}\n", node.lane, node.name, node.count,
+               node.total_us / node.count / 1e3, node.total_us / 1e3);
+}
+
+TraceWindow window_of(const ChromeTrace& trace, const TraceArgs& args) {
+  if (!args.around.empty())
+    return around(trace, args.around,
+                  args.width_ms ? std::optional(*args.width_ms * 1e3) : std::nullopt);
+  TraceWindow window = whole(trace);
+  const double end_ms = window.end_us / 1e3;
+  if (args.from_ms) window.begin_us = *args.from_ms * 1e3;
+  if (args.to_ms) window.end_us = std::min(window.end_us, *args.to_ms * 1e3);
+  if (window.begin_us >= window.end_us)
+    throw_error(ExitCode::kUsage,
+                "nothing lies between --from {} and --to {}: the trace has {:.3f} ms",
+                args.from_ms.value_or(0.0), args.to_ms.value_or(end_ms), end_ms);
+  return window;
+}
+
+}  // namespace
+
+int run_trace(const TraceArgs& args) {
+  const ChromeTrace trace = read_chrome_trace(args.path);
+  if (trace.spans.empty())
+    throw_error(ExitCode::kBadInput,
+                "{}: no step was traced; see logging.trace_begin and trace_steps", args.path);
+  const Chart chart = chart_of(trace, window_of(trace, args), args.path);
+  print_tables(trace, args.path);
+  if (args.svg.empty()) return 0;
+  std::ofstream file(args.svg);
+  file << to_svg(chart);
+  if (!file.flush())
+    throw_error(ExitCode::kBadInput, "{} cannot be written: check the folder and the space",
+                args.svg);
+  fmt::print("\n{}: {:.3f} to {:.3f} ms\n", args.svg, chart.begin_us / 1e3, chart.end_us / 1e3);
+  return 0;
+}
+
+}  // namespace tandem

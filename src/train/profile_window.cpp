@@ -1,0 +1,37 @@
+#include "profile_window.h"
+
+#include "tandem/runtime/spans.h"
+
+namespace tandem {
+
+ProfileWindow::ProfileWindow(Engine& engine, const LoggingConfig& config, Log& log)
+    : engine_(engine),
+      begin_(config.profile_begin),
+      end_(std::int64_t{config.profile_begin} + config.profile_steps) {
+  if (config.profile_steps == 0) return;
+  if (engine.device->kind() == DeviceKind::kCuda) profiler_ = make_profiler(range_categories());
+  if (profiler_ == nullptr && log.rank() == 0)
+    log.warn(
+        "logging.profile_steps opens a window for NVIDIA's profilers and does nothing on the CPU; "
+        "logging.trace works on every device");
+}
+
+ProfileWindow::~ProfileWindow() {
+  engine_.set_profiler(nullptr);
+}
+
+void ProfileWindow::before(std::int64_t step) {
+  if (profiler_ == nullptr || open_ || step < begin_ || step >= end_) return;
+  profiler_->start();
+  engine_.set_profiler(profiler_.get());
+  open_ = true;
+}
+
+void ProfileWindow::after(std::int64_t step) {
+  if (!open_ || step + 1 < end_) return;
+  engine_.set_profiler(nullptr);
+  profiler_->stop();
+  open_ = false;
+}
+
+}  // namespace tandem

@@ -1,0 +1,28 @@
+// The steps in which NVIDIA's profilers record: logging.profile_begin and profile_steps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine.h"
+#include "tandem/device/profiler.h"
+
+namespace tandem {
+
+class ProfileWindow {
+ public:
+  // Says so on rank 0 where the keys ask for a window and the device has none to offer.
+  ProfileWindow(Engine& engine, const LoggingConfig& config, Log& log);
+  ~ProfileWindow();
+
+  void before(std::int64_t step);  // steps count from 0
+  void after(std::int64_t step);
+
+ private:
+  Engine& engine_;
+  const std::int64_t begin_, end_;
+  std::unique_ptr<Profiler> profiler_;  // null outside the runs that ask for one
+  bool open_ = false;
+};
+
+}  // namespace tandem
