@@ -231,6 +231,10 @@ void add_logging(std::vector<Field>& all, LoggingConfig& l) {
   add("trace", &l.trace, kAny, "", "Prefix of Chrome trace files; empty for none");
   add("trace_begin", &l.trace_begin, kFromZero, "step", "First traced step, counted from 0");
   add("trace_steps", &l.trace_steps, kFromZero, "steps", "Number of traced steps");
+  add("profile_begin", &l.profile_begin, kFromZero, "step",
+      "First step of the window in which NVIDIA's profilers record, counted from 0");
+  add("profile_steps", &l.profile_steps, kFromZero, "steps",
+      "Length of that window, in which every node is also a named range; 0 for none. GPUs only");
 }
 
 }  // namespace
@@ -241,10 +245,6 @@ std::vector<Field> fields(RunConfig& config) {
   add_parallel(all, config.parallel);
   add_overlap(all, config.overlap);
   add_train(all, config.train);
-  add("profile_begin", &l.profile_begin, kFromZero, "step",
-      "First step of the window in which NVIDIA's profilers record, counted from 0");
-  add("profile_steps", &l.profile_steps, kFromZero, "steps",
-      "Length of that window, in which every node is also a named range; 0 for none. GPUs only");
   add_data(all, config.data);
   add_optimizer(all, config.optimizer);
   add_checkpoint(all, config.checkpoint);

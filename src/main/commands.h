@@ -43,8 +43,8 @@ int run_train(const ConfigArgs& args);
 int run_plan(const ConfigArgs& args);
 int run_schedule(const ScheduleArgs& args);
 int run_check(const ConfigArgs& args);
+int run_trace(const TraceArgs& args);
 int run_tokenize(const TokenizeArgs& args);
 int run_version();
 
 }  // namespace tandem
-int run_trace(const TraceArgs& args);

@@ -31,9 +31,9 @@ int dispatch(int argc, char** argv) {
 
   ConfigArgs train, plan, check;
   tandem::ScheduleArgs schedule;
+  tandem::TraceArgs trace;
   tandem::TokenizeArgs tokenize;
 
-  tandem::TraceArgs trace;
   auto* train_command = app.add_subcommand("train", "Train a model");
   add_config_args(*train_command, train);
   add_ranks(*train_command, train, "run N ranks as threads of this process, without mpirun");
@@ -59,9 +59,6 @@ int dispatch(int argc, char** argv) {
   add_ranks(*check_command, check, "check for N ranks");
   check_command->footer("Example: tandem check configs/qwen3-235b-a22b.json --ranks 1024");
 
-  auto* tokenize_command =
-      app.add_subcommand("tokenize", "Bytes of text files to a .bin/.idx pair");
-  tokenize_command->add_option("PREFIX", tokenize.prefix, "writes PREFIX.bin and PREFIX.idx")
   auto* trace_command = app.add_subcommand("trace", "Tables and a picture of a measured trace");
   trace_command->add_option("FILE", trace.path, "a file that logging.trace wrote")->required();
   trace_command->add_option("--svg", trace.svg, "write a picture to this file");
@@ -77,6 +74,9 @@ int dispatch(int argc, char** argv) {
   trace_command->footer(
       "Example: tandem trace trace-rank0.json --svg trace.svg --around dispatch_fwd");
 
+  auto* tokenize_command =
+      app.add_subcommand("tokenize", "Bytes of text files to a .bin/.idx pair");
+  tokenize_command->add_option("PREFIX", tokenize.prefix, "writes PREFIX.bin and PREFIX.idx")
       ->required();
   tokenize_command->add_option("FILES", tokenize.inputs, "text files, one document each")
       ->required();
@@ -94,6 +94,7 @@ int dispatch(int argc, char** argv) {
   if (*plan_command) return tandem::run_plan(plan);
   if (*schedule_command) return tandem::run_schedule(schedule);
   if (*check_command) return tandem::run_check(check);
+  if (*trace_command) return tandem::run_trace(trace);
   if (*tokenize_command) return tandem::run_tokenize(tokenize);
   if (*version_command) return tandem::run_version();
   return static_cast<int>(tandem::ExitCode::kUsage);
@@ -115,4 +116,3 @@ int main(int argc, char** argv) {
     return static_cast<int>(tandem::ExitCode::kInternal);
   }
 }
-  if (*trace_command) return tandem::run_trace(trace);

@@ -115,10 +115,6 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
       partition(make_partition(config)),
       device(open_device(world, config, log)),
       data(open_data(config)),
-  if (config.train.alltoall_delay_us > 0.0) {
-    device->delay(lanes.stream(Lane::kEp), 0.0);  // its first use may wait for every lane
-    lanes.sync_all();
-  }
       lanes(*device, grid.pp),
       comms(make_rank_comms(world, grid, config.model.tied_embeddings,
                             choose_comm(world, config.train, *device, log))),
@@ -137,6 +133,10 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
       evaluation_batches_(*device, config, config.train.eval_batches,
                           needs_tokens(partition, static_cast<int>(stage_))) {
   warm_up(*device, lanes.stream(Lane::kCompute), config.train.dtype);
+  if (config.train.alltoall_delay_us > 0.0) {
+    device->delay(lanes.stream(Lane::kEp), 0.0);  // its first use may wait for every lane
+    lanes.sync_all();
+  }
   require_sound(programs_, "training");
   require_equal_everywhere(world, config, programs_);
 }

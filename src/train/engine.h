@@ -32,9 +32,9 @@ class Engine {
   // Runs the forward and backward of `step` again, node by node, and says where the first value
   // that is not finite appears on this rank; empty if nowhere.
   std::string find_non_finite(std::int64_t step);
-  void drain() noexcept;  // after an abort: waits for the lanes
   // Names what training steps enqueue, while set; not owned, nullptr ends it.
   void set_profiler(Profiler* profiler) { executor_.set_profiler(profiler); }
+  void drain() noexcept;  // after an abort: waits for the lanes
 
   [[nodiscard]] const Program& program() const { return programs_[stage_]; }
   [[nodiscard]] std::int64_t memory_bytes() const;

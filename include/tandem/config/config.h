@@ -136,14 +136,14 @@ struct LoggingConfig {
   std::string trace;                 // Chrome trace file prefix; empty: none
   int trace_begin = 0;               // first traced step
   int trace_steps = 0;               // number of traced steps
+  int profile_begin = 0;             // first step of the window for NVIDIA's profilers
+  int profile_steps = 0;             // length of that window; 0 = none
 
   bool operator==(const LoggingConfig&) const = default;
 };
 
 struct RunConfig {
   ModelConfig model;
-  int profile_begin = 0;             // first step of the window for NVIDIA's profilers
-  int profile_steps = 0;             // length of that window; 0 = none
   ParallelConfig parallel;
   OverlapConfig overlap;
   TrainConfig train;

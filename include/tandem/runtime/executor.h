@@ -63,10 +63,10 @@ class Executor {
   // Called after every RUN with its own lane idle, while set: for finding where a value went wrong.
   using NodeHook = std::function<void(const Instr&, std::span<const BoundSlot>)>;
   void set_hook(NodeHook hook);
-
- private:
   // While set, every instruction that is enqueued is a range; not owned, nullptr ends it.
   void set_profiler(Profiler* profiler);
+
+ private:
   struct State;
   std::unique_ptr<State> state_;
 };
