@@ -56,6 +56,8 @@ class ManifestParser {
         member(root, "consumed_samples").as_int(what("consumed_samples"), 0);
     manifest.info.seed = member(root, "seed").as_uint(what("seed"));
     manifest.info.config_json = member(root, "config").as_string(what("config"));
+    if (const Json* loss_scale = root.find("loss_scale"))
+      manifest.info.loss_scale_json = loss_scale->as_string(what("loss_scale"));
     for (const Json& file : member(root, "files").as_array(what("files"))) {
       manifest.files.push_back(parse_file(file));
     }
@@ -142,6 +144,8 @@ std::string to_text(const Manifest& manifest) {
   json.key("consumed_samples").value(manifest.info.consumed_samples);
   json.key("seed").value(manifest.info.seed);
   json.key("config").value(manifest.info.config_json);
+  if (!manifest.info.loss_scale_json.empty())
+    json.key("loss_scale").value(manifest.info.loss_scale_json);
   json.key("files").begin_array();
   for (const ShardFile& file : manifest.files) {
     json.begin_object().key("name").value(file.name).key("bytes").value(file.bytes);

@@ -205,6 +205,16 @@ void add_optimizer(std::vector<Field>& all, OptimizerConfig& o) {
       "AdamW: decoupled weight decay of matrices; norms are never decayed");
   add("decay_embeddings", &o.decay_embeddings, kAny, "", "Decay the embedding and the head too");
   add("clip", &o.clip, kNotNegative, "", "Highest global gradient norm; 0 for no clipping");
+  add("loss_scale", &o.loss_scale, kNotNegative, "",
+      "fp16: fixed factor that keeps gradients in range, a power of two; 0 for a dynamic one");
+  add("initial_loss_scale", &o.initial_loss_scale, kPositive, "",
+      "fp16: dynamic loss scale of the first step, a power of two");
+  add("min_loss_scale", &o.min_loss_scale, kPositive, "",
+      "fp16: least dynamic loss scale, a power of two; gradients that overflow at it end the run");
+  add("loss_scale_window", &o.loss_scale_window, kFromOne, "steps",
+      "fp16: steps in a row without overflow after which the dynamic loss scale doubles");
+  add("loss_scale_hysteresis", &o.loss_scale_hysteresis, kFromOne, "steps",
+      "fp16: the overflow since the last such window with which the loss scale begins to halve");
 }
 
 void add_checkpoint(std::vector<Field>& all, CheckpointConfig& c) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "rules.h"
@@ -28,6 +29,22 @@ const char* kind_name(DataKind kind) {
   return kind == DataKind::kText ? "text" : "megatron";
 }
 
+void check_loss_scale(const OptimizerConfig& o, Violations& out) {
+  const auto power_of_two = [&](const char* key, double value) {
+    int exponent = 0;
+    if (value == 0.0 || std::frexp(value, &exponent) == 0.5) return;
+    out.add(key, value, "not a power of two, so that scaling would round",
+            fmt::format("give {} or {}", std::ldexp(0.5, exponent), std::ldexp(1.0, exponent)));
+  };
+  power_of_two("optimizer.loss_scale", o.loss_scale);
+  power_of_two("optimizer.initial_loss_scale", o.initial_loss_scale);
+  power_of_two("optimizer.min_loss_scale", o.min_loss_scale);
+  if (o.min_loss_scale > o.initial_loss_scale)
+    out.add("optimizer.min_loss_scale", o.min_loss_scale,
+            fmt::format("above optimizer.initial_loss_scale = {}", o.initial_loss_scale),
+            fmt::format("give at most {}", o.initial_loss_scale));
+}
+
 void check_held_out(const RunConfig& config, Violations& out) {
   const DataConfig& d = config.data;
   if (!d.valid.empty()) return;
@@ -52,10 +69,7 @@ void check_held_out(const RunConfig& config, Violations& out) {
 void check_training(const RunConfig& config, Violations& out) {
   const TrainConfig& t = config.train;
   const OptimizerConfig& o = config.optimizer;
-  if (t.dtype == DType::kF16)
-    out.add("train.dtype", "fp16",
-            "gradients in fp16 underflow without loss scaling, which is not built",
-            "use bf16 or fp32");
+  check_loss_scale(o, out);
   if (t.device == DeviceChoice::kCuda && t.alltoall_delay_us > 0)
     out.add("train.alltoall_delay_us", t.alltoall_delay_us, "only the CPU device models a network",
             "set it to 0, or train.device=cpu");

@@ -34,7 +34,7 @@ struct Optimizer::State {
     return View{scalars.data(), DType::kF32, kNumScalars + num_partials, 1}.slice(index, count);
   }
   void sum_squares(Stream& stream) const;
-  void clip_coefficient(Stream& stream) const;
+  void clip_coefficient(Stream& stream, float grad_factor) const;
 };
 
 Optimizer::Optimizer(Device& device, Stream& stream, Params& params, const OptimizerConfig& config,
@@ -102,17 +102,18 @@ void Optimizer::State::sum_squares(Stream& stream) const {
   reduce_over(stream, comms.stages, scalar(kSquares));
 }
 
-void Optimizer::State::clip_coefficient(Stream& stream) const {
+void Optimizer::State::clip_coefficient(Stream& stream, float grad_factor) const {
   launch(stream, ops::ClipScale{.square_sum = scalar(kSquares),
                                 .norm = scalar(kNorm),
                                 .scale = scalar(kScale),
-                                .clip = static_cast<float>(config.clip)});
+                                .clip = static_cast<float>(config.clip),
+                                .grad_factor = grad_factor});
 }
 
-void Optimizer::apply(Stream& stream, double lr, std::int64_t step) {
+void Optimizer::apply(Stream& stream, double lr, std::int64_t step, float grad_factor) {
   const State& s = *state_;
   s.sum_squares(stream);
-  s.clip_coefficient(stream);
+  s.clip_coefficient(stream, grad_factor);
   for (const BucketState& bucket : s.buckets)
     bucket.update(stream, s.config, s.scalar(kScale), lr, step);
   for (BucketState& bucket : state_->buckets) bucket.all_gather(stream);

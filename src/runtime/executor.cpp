@@ -144,8 +144,8 @@ void Executor::State::run_one(const Instr& instr, const StepInput& input) {
       .layer = instr.layer,
       .moe = instr.moe,
       .training = input.training,
-      .loss_scale = input.loss_scale,
-      .aux_scale = input.aux_scale,
+      .loss_scale = input.loss_scale * input.grad_factor,
+      .aux_scale = input.aux_scale * input.grad_factor,
       .loss = View{loss.data(), DType::kF32, program.microbatches, 1}.slice(instr.microbatch, 1),
       .aux = aux_of(instr),
       .alltoall_delay_us = rank.config.train.alltoall_delay_us,
@@ -230,7 +230,7 @@ void Executor::State::step(std::int32_t index, const StepInput& input) {
       rank.optimizer.sync_grads(stream, instr.chunk);
       break;
     case Op::kOptStep:
-      rank.optimizer.apply(stream, input.lr, input.step);
+      rank.optimizer.apply(stream, input.lr, input.step, input.grad_factor);
       break;
     default:
       TANDEM_CHECK(false, "{} is not for a lane", name_of(instr.op));

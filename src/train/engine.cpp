@@ -89,10 +89,12 @@ bool all_finite(DType dtype, const std::vector<std::byte>& bytes) {
     return std::all_of(values, values + bytes.size() / sizeof(float),
                        [](float x) { return std::isfinite(x); });
   }
-  if (dtype == DType::kBF16) {  // exponent bits all ones: infinity or NaN
+  if (dtype == DType::kBF16 || dtype == DType::kF16) {
+    // Exponent bits all ones: infinity or NaN.
+    const unsigned exponent = dtype == DType::kF16 ? 0x7C00U : 0x7F80U;
     const auto* values = reinterpret_cast<const std::uint16_t*>(bytes.data());
     return std::all_of(values, values + bytes.size() / sizeof(std::uint16_t),
-                       [](std::uint16_t x) { return (x & 0x7F80U) != 0x7F80U; });
+                       [exponent](std::uint16_t x) { return (x & exponent) != exponent; });
   }
   return true;
 }
@@ -123,6 +125,7 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
              config.train.seed),
       optimizer(*device, lanes.stream(Lane::kDp), params, config.optimizer,
                 config.model.tied_embeddings, comms.optimizer()),
+      loss_scaler(config.optimizer, config.train.dtype),
       timeline(*device),
       stage_(static_cast<std::size_t>(grid.place(world.rank()).pp)),
       programs_(build_programs(lower_options(config), ProgramKind::kTraining)),
@@ -150,8 +153,9 @@ StepInput Engine::step_input(std::int64_t step, double lr) {
   input.loss_scale = static_cast<float>(
       1.0 / (static_cast<double>(config.train.global_batch) * config.train.seq_len));
   input.aux_scale = static_cast<float>(1.0 / (config.microbatches() * config.parallel.dp));
+  input.grad_factor = static_cast<float>(loss_scaler.scale());
   input.lr = lr;
-  input.step = step + 1;
+  input.step = step + 1 - loss_scaler.skipped();
   return input;
 }
 
@@ -199,6 +203,8 @@ std::string Engine::find_non_finite(std::int64_t step) {
     if (!found.empty()) return;
     for (const BoundSlot& slot : slots) {
       if (slot.access != Access::kWrite || slot.data == nullptr) continue;
+      if (slot.kind == SlotKind::kPooledLoad && config.model.aux_loss != AuxLossKind::kPooled)
+        continue;  // then nobody writes it
       const SlotLayout layout = slot_layout(slot.kind, dims, config.model.qk_norm, slot.received);
       for (const SlotTensor& tensor : layout.tensors)
         if (!all_finite(*device, lanes.stream(instr.lane),

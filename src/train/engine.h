@@ -10,6 +10,7 @@
 #include "tandem/config/config.h"
 #include "tandem/data/batch_source.h"
 #include "tandem/nn/params.h"
+#include "tandem/optim/loss_scale.h"
 #include "tandem/optim/optimizer.h"
 #include "tandem/plan/grid.h"
 #include "tandem/plan/partition.h"
@@ -25,7 +26,7 @@ class Engine {
   Engine(World& world, const RunConfig& config, Log& log);
 
   struct StepResult {
-    double loss_sum, aux, grad_norm;
+    double loss_sum, aux, grad_norm;  // without the loss scale
   };
   StepResult train_step(std::int64_t step, double lr);  // step counts from 0
   double evaluate();                                    // mean held-out loss; collective
@@ -49,6 +50,7 @@ class Engine {
   RankComms comms;
   Params params;
   Optimizer optimizer;
+  LossScaler loss_scaler;
   Timeline timeline;
 
  private:

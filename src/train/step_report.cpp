@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <ctime>
 
@@ -34,27 +35,31 @@ std::string text_line(const StepReport& r, const RunConfig& config) {
   if (config.model.experts > 0)
     line += fmt::format(" | a2a hidden {:.0f}% | load {:.2f}x, dead {}", 100.0 * r.hidden_share,
                         r.load_max_over_mean, r.dead_experts);
+  if (r.scales_loss) line += fmt::format(" | loss scale {}, skipped {}", r.loss_scale, r.skipped);
   return line + fmt::format(" | {:.2f} GiB | ETA {}", r.memory_gib, duration(r.eta_s));
 }
 
 // The line Megatron-LM prints, field for field, so that scripts that parse it work unchanged.
 std::string megatron_line(const StepReport& r, const RunConfig& config) {
   const std::time_t now = std::time(nullptr);
+  // Like Megatron, of a skipped step none.
+  const std::string norm =
+      std::isfinite(r.grad_norm) ? fmt::format(" grad norm: {:.3f} |", r.grad_norm) : "";
   return fmt::format(
       " [{:%Y-%m-%d %H:%M:%S}] iteration {:>8}/{:>8} | consumed samples: {:>12} | elapsed time per "
       "iteration (ms): {:.1f} | throughput per GPU (TFLOP/s/GPU): {:.1f} | learning rate: {:.6E} | "
-      "global batch size: {:>5} | lm loss: {:.6E} | load_balancing_loss: {:.6E} | loss scale: 1.0 "
-      "| "
-      "grad norm: {:.3f} | number of skipped iterations:   0 | number of nan iterations:   0 |",
+      "global batch size: {:>5} | lm loss: {:.6E} | load_balancing_loss: {:.6E} | loss scale: "
+      "{:.1f} |{} number of skipped iterations: {:>3} | number of nan iterations:   0 |",
       fmt::localtime(now), r.step, r.total_steps, r.step * config.train.global_batch,
       r.seconds * 1e3, r.tflops / config.world(), r.lr, config.train.global_batch, r.loss, r.aux,
-      r.grad_norm);
+      r.loss_scale, norm, r.skipped_since_line);
 }
 
 std::string json_line(const StepReport& r) {
   std::string line = fmt::format("{{\"step\": {}", r.step);
   for (const auto& [name, value] : metrics_of(r))
-    line += fmt::format(", \"{}\": {:.9g}", name, value);
+    line += std::isfinite(value) ? fmt::format(", \"{}\": {:.9g}", name, value)
+                                 : fmt::format(", \"{}\": null", name);  // norm of a skipped step
   return line + "}";
 }
 
@@ -129,19 +134,24 @@ std::string progress_line(const StepReport& report, const RunConfig& config) {
 }
 
 MetricList metrics_of(const StepReport& r) {
-  return {{"lm loss", r.loss},
-          {"load_balancing_loss", r.aux},
-          {"learning-rate", r.lr},
-          {"grad-norm", r.grad_norm},
-          {"iteration-time", r.seconds},
-          {"tokens-per-second", r.tokens_per_s},
-          {"throughput", r.tflops},
-          {"alltoall-hidden-share", r.hidden_share},
-          {"alltoall-exposed-ms", r.exposed_ms},
-          {"host-wait-ms", r.host_wait_ms},
-          {"expert-load-max-over-mean", r.load_max_over_mean},
-          {"dead-experts", static_cast<double>(r.dead_experts)},
-          {"memory-gib", r.memory_gib}};
+  MetricList metrics = {{"lm loss", r.loss},
+                        {"load_balancing_loss", r.aux},
+                        {"learning-rate", r.lr},
+                        {"grad-norm", r.grad_norm},
+                        {"iteration-time", r.seconds},
+                        {"tokens-per-second", r.tokens_per_s},
+                        {"throughput", r.tflops},
+                        {"alltoall-hidden-share", r.hidden_share},
+                        {"alltoall-exposed-ms", r.exposed_ms},
+                        {"host-wait-ms", r.host_wait_ms},
+                        {"expert-load-max-over-mean", r.load_max_over_mean},
+                        {"dead-experts", static_cast<double>(r.dead_experts)},
+                        {"memory-gib", r.memory_gib}};
+  if (r.scales_loss) {
+    metrics.emplace_back("loss-scale", r.loss_scale);
+    metrics.emplace_back("skipped-steps", static_cast<double>(r.skipped));
+  }
+  return metrics;
 }
 
 std::string duration(double seconds) {

@@ -41,6 +41,14 @@ std::string about_run(const RunConfig& config, const Device& device) {
   return text + "; " + device.description();
 }
 
+std::string way_out_of_fp16(const LossScaler& scaler) {
+  if (!scaler.active()) return "";
+  return fmt::format(
+      "; the loss scale was {}: give fp16 a lower optimizer.loss_scale or "
+      "optimizer.min_loss_scale, or set train.dtype=bf16, whose range is that of fp32",
+      scaler.scale());
+}
+
 class Trainer {
  public:
   Trainer(World& world, const RunConfig& config, Log& log, const TrainHooks& hooks)
@@ -64,7 +72,7 @@ class Trainer {
 
  private:
   StepReport step(std::int64_t index);
-  void require_finite(const StepReport& report, std::int64_t index);
+  void judge(StepReport& report, std::int64_t index);
   void evaluate(std::int64_t done);
   void save(std::int64_t done);
   std::int64_t resume();
@@ -83,6 +91,7 @@ class Trainer {
   std::vector<TraceSpan> traced_spans_;
   TrainResult result_;
   std::optional<std::int64_t> saved_step_;
+  std::int64_t skipped_at_line_ = 0;  // what the last progress line has told of
   double mean_step_s_ = 0.0;
   ProfileWindow profile_;
   Watchdog watchdog_;  // last: it watches the others
@@ -101,6 +110,8 @@ std::int64_t Trainer::resume() {
                                engine_.params, engine_.optimizer, config_, log_);
   watchdog_.be_patient(false);
   if (!info) return 0;
+  engine_.loss_scaler.restore(info->loss_scale_json, config_.checkpoint.dir + ", loss_scale");
+  skipped_at_line_ = engine_.loss_scaler.skipped();
   if (world_.rank() == 0)
     log_.note("resume   step {}, {} samples consumed, from {}", info->step, info->consumed_samples,
               config_.checkpoint.dir);
@@ -113,7 +124,8 @@ void Trainer::save(std::int64_t done) {
   const auto begin = Clock::now();
   save_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp), engine_.params,
              engine_.optimizer, config_,
-             {done, done * config_.train.global_batch, config_.train.seed, to_json(config_)},
+             {done, done * config_.train.global_batch, config_.train.seed, to_json(config_),
+              engine_.loss_scaler.to_json()},
              hooks_.on_save);
   watchdog_.be_patient(false);
   saved_step_ = done;
@@ -132,8 +144,17 @@ void Trainer::evaluate(std::int64_t done) {
   for (auto& sink : sinks_) sink->write(done, {{"lm loss validation", loss}});
 }
 
-void Trainer::require_finite(const StepReport& report, std::int64_t index) {
-  if (std::isfinite(report.loss) && std::isfinite(report.grad_norm)) return;
+// A loss that is not finite ends the run: no loss scale changes it. A norm that is not finite does
+// where fp16's loss scale can fall no further.
+void Trainer::judge(StepReport& report, std::int64_t index) {
+  LossScaler& scaler = engine_.loss_scaler;
+  const bool taken = std::isfinite(report.loss) &&
+                     scaler.update(std::isfinite(report.grad_norm)) != StepVerdict::kExhausted;
+  report.scales_loss = scaler.active();
+  report.loss_scale = scaler.scale();
+  report.skipped = scaler.skipped();
+  report.skipped_since_line = scaler.skipped() - skipped_at_line_;
+  if (taken) return;
   const auto found = world_.gather(engine_.find_non_finite(index));
   std::string places;
   for (std::size_t rank = 0; rank < found.size(); ++rank)
@@ -142,14 +163,15 @@ void Trainer::require_finite(const StepReport& report, std::int64_t index) {
       ExitCode::kTraining,
       "step {}: loss {} and gradient norm {} are not both finite; the parameters were left as "
       "they were. First non-finite values:{}\nLower optimizer.lr, raise "
-      "optimizer.warmup_steps, or set optimizer.clip",
+      "optimizer.warmup_steps, or set optimizer.clip{}",
       index + 1, report.loss, report.grad_norm,
-      places.empty() ? " none found in a second run" : places);
+      places.empty() ? " none found in a second run" : places, way_out_of_fp16(scaler));
 }
 
 StepReport Trainer::step(std::int64_t index) {
   const auto begin = Clock::now();
-  const double lr = learning_rate(config_.optimizer, static_cast<int>(index), config_.train.steps);
+  const auto taken = static_cast<int>(index - engine_.loss_scaler.skipped());
+  const double lr = learning_rate(config_.optimizer, taken, config_.train.steps);
   profile_.before(index);
   const Engine::StepResult mine = engine_.train_step(index, lr);
   profile_.after(index);
@@ -194,13 +216,14 @@ TrainResult Trainer::run() {
   if (first == 0 && config_.train.eval_every > 0) evaluate(0);
   std::int64_t done = first;
   while (done < config_.train.steps && !result_.stopped_by_signal) {
-    const StepReport report = step(done);
-    require_finite(report, done);
+    StepReport report = step(done);
+    judge(report, done);
     if (done == first) result_.first_loss = report.loss;
     result_.last_loss = report.loss;
     ++done;
     if (world_.rank() == 0 && hooks_.on_step) hooks_.on_step(report);
     if (world_.rank() == 0 && (done % config_.logging.every == 0 || done == config_.train.steps)) {
+      skipped_at_line_ = report.skipped;
       log_.info("{}", progress_line(report, config_));
       for (auto& sink : sinks_) sink->write(done, metrics_of(report));
     }

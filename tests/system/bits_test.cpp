@@ -56,6 +56,13 @@ TEST_CASE("the schedule does not change a bit: two plain stages in bf16 with tie
                      kSchedules);
 }
 
+TEST_CASE("the schedule does not change a bit: fp16 whose loss scale falls and rises") {
+  require_equal_bits(4,
+                     {"parallel.pp=2", "parallel.ep=2", "train.dtype=fp16", "train.steps=14",
+                      "optimizer.initial_loss_scale=16777216", "optimizer.loss_scale_window=2"},
+                     kSchedules);
+}
+
 TEST_CASE("poisoned memory, slow all-to-alls and evaluations do not change a bit") {
   require_equal_bits(4, {"parallel.pp=2", "parallel.vpp=2", "parallel.ep=2", "train.steps=5"},
                      {{"train.eval_every=2", "train.eval_batches=3"},

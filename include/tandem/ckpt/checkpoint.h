@@ -25,10 +25,11 @@ struct StatePiece {
 };
 
 struct CheckpointInfo {
-  std::int64_t step = 0;  // optimizer steps taken
+  std::int64_t step = 0;  // of the run
   std::int64_t consumed_samples = 0;
   std::uint64_t seed = 0;
   std::string config_json;  // the config it was written under
+  std::string loss_scale_json = {};  // optim/loss_scale.h; empty: none
 };
 
 // The collective calls saving needs; World provides them (train/), tests use one rank.

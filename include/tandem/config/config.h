@@ -72,7 +72,7 @@ struct OverlapConfig {
 
 struct TrainConfig {
   DeviceChoice device = DeviceChoice::kAuto;
-  DType dtype = DType::kF32;         // storage of parameters and activations: fp32 | bf16
+  DType dtype = DType::kF32;         // storage of parameters and activations: fp32 | bf16 | fp16
   int steps = 100;
   int micro_batch = 1;               // sequences
   int global_batch = 8;              // sequences; = micro_batch * dp * micro-batches
@@ -115,6 +115,12 @@ struct OptimizerConfig {
   double weight_decay = 0.1;         // matrices only: norms and biases are never decayed
   bool decay_embeddings = true;
   double clip = 1.0;                 // global gradient norm; 0 = no clipping
+  // Loss scaling, with train.dtype = fp16 only; scales are powers of two.
+  double loss_scale = 0.0;           // fixed; 0 = dynamic, by the four below
+  double initial_loss_scale = 65536.0;
+  double min_loss_scale = 1.0;
+  int loss_scale_window = 1000;      // good steps in a row until it doubles
+  int loss_scale_hysteresis = 2;     // overflows until it halves
 
   bool operator==(const OptimizerConfig&) const = default;
 };

@@ -51,10 +51,11 @@ class Optimizer {
 
   // OPT_STEP: squares of all slices summed over every rank, each parameter counted once; clip
   // coefficient min(1, clip / (norm + 1e-6)), 1 where clip is 0; AdamW on the slices; all-gather of
-  // the parameters. `step` counts from 1. Gradients are left as they are.
-  void apply(Stream& stream, double lr, std::int64_t step);
+  // the parameters. `step` counts from 1. Gradients are left as they are. They are `grad_factor`, a
+  // power of two, times too large. Where the norm is not finite nothing changes.
+  void apply(Stream& stream, double lr, std::int64_t step, float grad_factor = 1.0F);
 
-  // f32 [1], device: norm before clipping. The same bits on every rank. Read it after a sync.
+  // f32 [1], device: norm before clipping, without the factor. The same bits on every rank. Read it after a sync.
   [[nodiscard]] View grad_norm() const;
   [[nodiscard]] const std::vector<OptimizerShard>& shards() const;
   // After loading master values: rounds them into this rank's parameter slices and gathers.

@@ -38,8 +38,10 @@ struct StepInput {
   bool training = true;
   float loss_scale = 0.0F;  // 1 / tokens of the global batch
   float aux_scale = 0.0F;   // 1 / micro-batches of the global batch
+  // What backward multiplies every gradient with and the optimizer divides by: a power of two.
+  float grad_factor = 1.0F;
   double lr = 0.0;
-  std::int64_t step = 1;  // counts from 1
+  std::int64_t step = 1;  // of the optimizer, counts from 1
 };
 
 class Executor {

@@ -35,10 +35,14 @@ struct StepReport {
   std::int64_t dead_experts = 0;                // experts without a token, all layers
   double memory_gib = 0.0;                      // largest over ranks
   double eta_s = 0.0;
+  bool scales_loss = false;             // fp16
+  double loss_scale = 1.0;              // of the next step
+  std::int64_t skipped = 0;             // steps of the whole run that changed nothing
+  std::int64_t skipped_since_line = 0;  // since the last progress line
   bool stop = false;
 };
 
-// Combines the ranks' parts; the caller fills step, lr, times.
+// Combines the ranks' parts; the caller fills step, lr, times, loss scale.
 StepReport combine(const std::vector<RankReport>& ranks, const RunConfig& config);
 
 std::string progress_line(const StepReport& report, const RunConfig& config);

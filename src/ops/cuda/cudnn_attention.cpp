@@ -309,8 +309,7 @@ bool cudnn_attention(const ops::AttentionBwd& op, CudaStream& stream) {
       !aligned(op.d_qkv))
     return false;
   const bool fixed = stream.deterministic();
-  Shape shape =
-      shape_of(fixed ? Pass::kBackwardDeterministic : Pass::kBackward, op.shape, op.out);
+  Shape shape = shape_of(fixed ? Pass::kBackwardDeterministic : Pass::kBackward, op.shape, op.out);
   if (fixed) shape.batch = sequences_at_once(shape);
   if (shape.batch == 0) return false;
   if (!aligned(op.lse.slice(shape.rows(), 0))) return false;

@@ -69,14 +69,13 @@ void run(const ops::Gemm& op, CudaStream& stream) {
                                     : CUBLAS_DEFAULT_MATH),
         "cublasSetMathMode");
   const float alpha = 1.0F, beta = op.accumulate ? 1.0F : 0.0F;
-  check(
-      cublasGemmEx(blas, op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-                   op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, static_cast<int>(n), static_cast<int>(m),
-                   static_cast<int>(k), &alpha, op.b.data, type_of(op.b.dtype),
-                   static_cast<int>(op.b.cols), op.a.data, type_of(op.a.dtype),
-                   static_cast<int>(op.a.cols), &beta, op.c.data, type_of(op.c.dtype),
-                   static_cast<int>(n), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-      "cublasGemmEx");
+  check(cublasGemmEx(
+            blas, op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+            static_cast<int>(n), static_cast<int>(m), static_cast<int>(k), &alpha, op.b.data,
+            type_of(op.b.dtype), static_cast<int>(op.b.cols), op.a.data, type_of(op.a.dtype),
+            static_cast<int>(op.a.cols), &beta, op.c.data, type_of(op.c.dtype), static_cast<int>(n),
+            CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+        "cublasGemmEx");
 }
 
 }  // namespace tandem::cuda

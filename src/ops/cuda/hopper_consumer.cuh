@@ -84,8 +84,8 @@ __device__ __forceinline__ void multiply_tile(Outputs& d, Shared<F>& shared, con
 
 // Both consumer warpgroups, until the producer queues a number past the last tile.
 template <Form F, class T>
-__device__ __forceinline__ void consume(Shared<F>& shared, const Maps& maps, const Problem& p,
-                                        T* y, int group) {
+__device__ __forceinline__ void consume(Shared<F>& shared, const Maps& maps, const Problem& p, T* y,
+                                        int group) {
   TileWalk<F> walk(shared.table, p);
   Cursor<kStages<F>> stage{.parity = 0};
   Cursor<kQueue> slot{.parity = 0};

@@ -85,8 +85,8 @@ bool fits(const View& v) {
 
 bool fits(std::int64_t experts, const View& a, const View& b, const View& c) {
   const bool sixteen = a.dtype == DType::kBF16 || a.dtype == DType::kF16;
-  return sixteen && b.dtype == a.dtype && experts >= 1 &&
-         experts <= hopper::kMaxExperts && fits(a) && fits(b) && fits(c);
+  return sixteen && b.dtype == a.dtype && experts >= 1 && experts <= hopper::kMaxExperts &&
+         fits(a) && fits(b) && fits(c);
 }
 
 Stack stack(const View& v, std::int64_t matrices, int box_rows) {
@@ -105,8 +105,7 @@ void with_half(DType dtype, const Body& body) {
 
 bool hopper_grouped(const ops::GroupedGemm& op, CudaStream& stream) {
   const std::int64_t experts = op.offsets.size() - 1;
-  if (op.x.rows == 0 || op.y.dtype != op.x.dtype || !fits(experts, op.x, op.w, op.y))
-    return false;
+  if (op.x.rows == 0 || op.y.dtype != op.x.dtype || !fits(experts, op.x, op.w, op.y)) return false;
   const auto& hopper = stream.local<HopperStream>();
   if (!hopper.usable()) return false;
   const Problem problem{.experts = static_cast<int>(experts),

@@ -22,9 +22,22 @@ TEST_CASE("a checkpoint holds what was saved") {
     CHECK(info.consumed_samples == 42 * 8);
     CHECK(info.seed == 0xFFFFFFFFFFFFFFFFULL);
     CHECK(info.config_json == info_of(42).config_json);
+    CHECK(info.loss_scale_json.empty());
   }
   CHECK(entries(dir) == Names{"step-00000042"});
   CHECK(entries(found->path) == Names{"manifest.json", "rank-00000.safetensors"});
+}
+
+TEST_CASE("the loss scaler's state is kept, and files without one load") {
+  const Scratch scratch;
+  CheckpointInfo info = info_of(7);
+  info.loss_scale_json = "{\"scale\":65536}";
+  Pieces pieces = whole();
+  save_checkpoint(scratch / "a", info, pieces.list, 2, {});
+  CHECK(find_checkpoint(scratch / "a")->info.loss_scale_json == info.loss_scale_json);
+  // What a run without loss scaling writes does not mention it.
+  save(scratch / "b", 7, 1);
+  CHECK_THAT(read_bytes(scratch / "b/step-00000007/manifest.json"), !Contains("loss_scale"));
 }
 
 TEST_CASE("any layout loads any other") {

@@ -167,11 +167,22 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
        "parallel.microbatch_group = 3: leaves a last group of 1 of the 7 micro-batches, fewer than "
        "parallel.pp = 2; choose train.global_batch so that the last group is empty or has at least "
        "2"},
-      {{"train.dtype=fp16"},
+      {{"optimizer.loss_scale=100"},
        1,
-       "train.dtype = fp16: gradients in fp16 underflow without loss scaling, which is not built; "
-       "use "
-       "bf16 or fp32"},
+       "optimizer.loss_scale = 100: not a power of two, so that scaling would round; give 64 or "
+       "128"},
+      {{"optimizer.initial_loss_scale=65535"},
+       1,
+       "optimizer.initial_loss_scale = 65535: not a power of two, so that scaling would round; "
+       "give 32768 or 65536"},
+      {{"optimizer.min_loss_scale=3"},
+       1,
+       "optimizer.min_loss_scale = 3: not a power of two, so that scaling would round; give 2 or "
+       "4"},
+      {{"optimizer.min_loss_scale=131072"},
+       1,
+       "optimizer.min_loss_scale = 131072: above optimizer.initial_loss_scale = 65536; give at "
+       "most 65536"},
       {{"train.device=cuda", "train.alltoall_delay_us=5"},
        1,
        "train.alltoall_delay_us = 5: only the CPU device models a network; set it to 0, or "
@@ -260,6 +271,7 @@ TEST_CASE("what is unusual but sound is accepted") {
       {{"model.aux_loss=pooled"}, 1},
       {{"model.aux_loss=pooled", "model.aux_loss_coef=0", "parallel.pp=2"}, 2},
       {{"optimizer.schedule=wsd", "optimizer.decay_steps=90"}, 1},
+      {{"train.dtype=fp16", "optimizer.loss_scale=4096", "optimizer.min_loss_scale=0.5"}, 1},
       {{"data.kind=text", "data.train=a", "train.eval_every=5"}, 1},
       {{"data.kind=megatron", "data.train=a", "data.split=99.5,0.5,0", "train.eval_every=5"}, 1},
       {{"train.device=cpu", "train.alltoall_delay_us=100"}, 1},

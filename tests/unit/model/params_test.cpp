@@ -320,6 +320,7 @@ TEST_CASE("bytes of parameters, gradients and the optimizer's shard") {
   CHECK(plan.saved == 0);
   CHECK(plan.total() == plan.params + plan.grads + plan.optimizer);
   CHECK(static_memory(table, DType::kF32).params == plan.grads);
+  CHECK(static_memory(table, DType::kF16).total() == plan.total());
 }
 
 }  // namespace tandem

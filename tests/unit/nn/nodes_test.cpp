@@ -1,4 +1,5 @@
-// Contracts around the bodies: declared slots, evaluation, bf16, the modelled delay, parameters.
+// Contracts around the bodies: declared slots, evaluation, 16-bit storage, the modelled delay,
+// parameters.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
@@ -61,23 +62,28 @@ TEST_CASE("evaluation computes the loss and leaves every gradient alone") {
   });
 }
 
-TEST_CASE("bf16 storage computes nearly the same loss and gradient") {
-  double loss[2], norm[2];
+TEST_CASE("16-bit storage computes nearly the same loss and gradient") {
+  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  double loss[3], norm[3];
   alone([&](World& world) {
-    for (const int bf16 : {0, 1}) {
+    for (std::size_t i = 0; i < 3; ++i) {
       RunConfig config = tiny_config();
       config.model.init_std = 0.2;
-      config.train.dtype = bf16 != 0 ? DType::kBF16 : DType::kF32;
+      config.train.dtype = kTypes[i];
       Harness h(config, world, 1);
-      loss[bf16] = h.forward();
+      loss[i] = h.forward();
       h.backward();
-      norm[bf16] = grad_norm(h);
+      norm[i] = grad_norm(h);
     }
   });
-  // About ten roundings of 2^-9 lie between a parameter and the loss, most of them averaged out.
-  CHECK(loss[1] == Approx(loss[0]).epsilon(10.0 / 512));
-  CHECK(norm[1] == Approx(norm[0]).epsilon(10.0 / 512));
-  CHECK(loss[1] != loss[0]);
+  // About ten roundings of 2^-9 (bf16) or 2^-12 (fp16) lie between a parameter and the loss, most
+  // of them averaged out.
+  for (const std::size_t i : {1U, 2U}) {
+    const double rounding = i == 1 ? 10.0 / 512 : 10.0 / 4096;
+    CHECK(loss[i] == Approx(loss[0]).epsilon(rounding));
+    CHECK(norm[i] == Approx(norm[0]).epsilon(rounding));
+    CHECK(loss[i] != loss[0]);
+  }
 }
 
 TEST_CASE("the modelled delay is spent in dispatch and combine, both ways, not in counts") {

@@ -76,7 +76,7 @@ struct Rank {
   }
 
   // Member i of n sharing ranks contributes a share of 2 (i + 1) / (n (n + 1)); they sum to 1.
-  void set_grads(int rank, std::int64_t step) {
+  void set_grads(int rank, std::int64_t step, float factor) {
     const RankGrid::Place place = grid.place(rank);
     for (const Param& p : params->table().params) {
       const bool is_expert = p.group == ParamGroup::kExpert;
@@ -85,15 +85,15 @@ struct Rank {
       const bool copy = config.model.tied_embeddings && p.kind == ParamKind::kHead;
       auto* grad = params->grad(p.kind, p.layer).as<float>();
       for (std::int64_t e = 0; e < p.size(); ++e)
-        grad[e] = share * whole_grad(p.name, copy, step, p.global_begin + e);
+        grad[e] = factor * share * whole_grad(p.name, copy, step, p.global_begin + e);
     }
   }
 
-  void step(int rank, std::int64_t number, double lr) {
-    set_grads(rank, number);
+  void step(int rank, std::int64_t number, double lr, float factor = 1.0F) {
+    set_grads(rank, number, factor);
     optimizer->sync_tied(*stream);
     optimizer->sync_grads(*stream, 0);
-    optimizer->apply(*stream, lr, number);
+    optimizer->apply(*stream, lr, number, factor);
     stream->sync();
   }
 
@@ -114,12 +114,12 @@ struct Outcome {
   int copies_differ = 0;      // copies of a tensor on several ranks that are not the same bits
 };
 
-Outcome train(const RunConfig& config, int steps) {
+Outcome train(const RunConfig& config, int steps, float factor = 1.0F) {
   Outcome out;
   std::mutex mutex;
   run_as_threads(config.world(), [&](World& world) {
     Rank rank(config, world);
-    for (int s = 1; s <= steps; ++s) rank.step(world.rank(), s, kLr);
+    for (int s = 1; s <= steps; ++s) rank.step(world.rank(), s, kLr, factor);
     const std::lock_guard lock(mutex);
     out.norms.push_back(static_cast<double>(rank.optimizer->grad_norm().as<float>()[0]));
     for (const Param& p : rank.params->table().params) {
@@ -231,6 +231,43 @@ TEST_CASE("clipping scales the gradient to the norm asked for") {
     REQUIRE(want.norm > 10 * config.optimizer.clip);
     matches(train(config, 2), want, 2);
   }
+}
+
+TEST_CASE("a power of two as factor of the gradients changes no bit") {
+  for (const Layout& l : {Layout{1, 1, 1}, Layout{2, 2, 2}}) {
+    for (const double clip : {0.0, 0.5}) {
+      RunConfig config = make_config(l, true);
+      config.optimizer.clip = clip;
+      const Outcome plain = train(config, 3), scaled = train(config, 3, 65536.0F);
+      CHECK(plain.values == scaled.values);
+      CHECK(plain.norms == scaled.norms);
+    }
+  }
+}
+
+TEST_CASE("gradients that are not finite change nothing, in the first step and later") {
+  const RunConfig config = make_config({2, 2, 2}, false);
+  const Outcome untouched = train(config, 0);
+  const Outcome overflowed = train(config, 1, std::numeric_limits<float>::infinity());
+  CHECK(overflowed.values == untouched.values);
+  CHECK(overflowed.copies_differ == 0);
+  for (const double norm : overflowed.norms) CHECK_FALSE(std::isfinite(norm));
+
+  const Outcome plain = train(config, 2);
+  std::mutex mutex;
+  run_as_threads(config.world(), [&](World& world) {
+    Rank rank(config, world);
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (const auto& [number, factor] :
+         {std::pair{1, infinity}, {1, 1.0F}, {2, infinity}, {2, 1.0F}})
+      rank.step(world.rank(), number, kLr, factor);
+    const std::lock_guard lock(mutex);
+    for (const Param& p : rank.params->table().params) {
+      const auto* value = rank.params->value(p.kind, p.layer).as<float>();
+      const std::vector<float>& whole = plain.values.at(p.name);
+      CHECK(std::equal(value, value + p.size(), whole.begin() + p.global_begin));
+    }
+  });
 }
 
 TEST_CASE("two runs give the same bits") {
