@@ -14,7 +14,7 @@ namespace {
 constexpr double kWidth = 1600, kLeft = 164, kRight = 24, kTop = 92, kBottom = 46;
 constexpr double kPlot = kWidth - kLeft - kRight;
 constexpr double kThinRow = 13, kRowGap = 3, kBandPad = 8, kBandGap = 12;
-constexpr double kLetter = 6.1;  // width of a letter in a box
+constexpr double kLetter = 6.4;  // width of a letter in a box
 constexpr double kSliver = 0.8;  // narrower neighbours of one look are drawn as one
 constexpr double kMinGap = 0.15;
 
@@ -128,7 +128,9 @@ class Picture {
       Band& laid = bands_.emplace_back(Band{&band, y, 0, {}});
       y += kBandPad;
       for (const ChartRow& row : band.rows) {
-        if (row.boxes.empty()) continue;
+        if (std::none_of(row.boxes.begin(), row.boxes.end(),
+                         [this](const ChartBox& box) { return shown(box); }))
+          continue;
         laid.rows.push_back({&row, y, row.main ? chart_.main_row : kThinRow});
         y += laid.rows.back().height + kRowGap;
       }

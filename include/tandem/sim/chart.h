@@ -32,7 +32,7 @@ struct ChartRow {
 
 struct ChartBand {
   std::string label;
-  std::vector<ChartRow> rows;  // empty ones are left out
+  std::vector<ChartRow> rows;  // those without a box to show are left out
 };
 
 struct Chart {

@@ -47,6 +47,22 @@ TEST_CASE("a stream runs its work in order and off the host thread") {
   CHECK(stream->name() == "s");
 }
 
+TEST_CASE("a delay holds up its own stream only") {
+  constexpr double kDelay = 200e3;
+  const auto device = make_cpu_device({});
+  const auto slow = device->make_stream("slow", 0);
+  const auto fast = device->make_stream("fast", 0);
+  const auto begin = device->make_event(), end = device->make_event(), other = device->make_event();
+  slow->record(*begin);
+  device->delay(*slow, kDelay);
+  slow->record(*end);
+  fast->record(*other);
+  slow->sync();
+  fast->sync();
+  CHECK(end->reached_us() - begin->reached_us() >= kDelay);
+  CHECK(other->reached_us() < end->reached_us());
+}
+
 TEST_CASE("an event orders the work of two streams") {
   const auto device = make_cpu_device({});
   const auto first = device->make_stream("first", 0);

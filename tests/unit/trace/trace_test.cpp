@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <map>
+#include <tuple>
 
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
@@ -83,6 +84,43 @@ TEST_CASE("a chrome trace has a named row per lane and all spans with their plac
   CHECK(dispatch.at("args", "").at("layer", "").as_int("") == 3);
   CHECK(events.count(spans[2].name) == 1);
   CHECK(events["SEND"]->at("args", "").find("layer") == nullptr);
+}
+
+TEST_CASE("a trace is read back as it was written") {
+  const TempFolder folder;
+  const std::string path = folder.file("trace.json");
+  const std::vector<TraceSpan> spans{
+      {"compute", "attention_bwd_input", "B", 12, 19.5, 0, 0, 0},
+      {"ep", "dispatch_fwd", "F", 10.25, 20.5, 1, 2, 3},
+      {"dp", "OPT_STEP", "B", 30, 31, -1, -1, -1},
+  };
+  write_chrome_trace(path, 5, spans, "two \"words\"");
+  const ChromeTrace trace = read_chrome_trace(path);
+  CHECK(trace.rank == 5);
+  CHECK(trace.about == "two \"words\"");
+  REQUIRE(trace.spans.size() == spans.size());
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const TraceSpan &a = trace.spans[i], &b = spans[i];
+    CHECK(std::tie(a.lane, a.name, a.category, a.begin_us, a.end_us, a.chunk, a.microbatch,
+                   a.layer) == std::tie(b.lane, b.name, b.category, b.begin_us, b.end_us, b.chunk,
+                                        b.microbatch, b.layer));
+  }
+  write_chrome_trace(path, 0, spans);
+  CHECK(read_chrome_trace(path).about.empty());
+}
+
+TEST_CASE("the time of a lane that no compute covers is exposed") {
+  const auto times = lane_times({{"ep", "dispatch_fwd", "F", 0, 10, 0, 0, 0},
+                                 {"ep", "combine_fwd", "F", 8, 20, 0, 0, 0},
+                                 {"compute", "experts_fwd", "F", 5, 12, 0, 0, 0},
+                                 {"dp", "OPT_STEP", "B", 30, 31, -1, -1, -1}});
+  REQUIRE(times.size() == 3);
+  CHECK(times[0].lane == "ep");
+  CHECK(times[0].busy_us == 20);
+  CHECK(times[0].exposed_us == 13);
+  CHECK(times[1].lane == "compute");
+  CHECK(times[1].exposed_us == 0);
+  CHECK(times[2].exposed_us == 1);
 }
 
 TEST_CASE("a trace that cannot be written names its path") {
