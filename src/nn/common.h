@@ -11,14 +11,6 @@ inline View scratch(const NodeCtx& ctx, std::int64_t rows, std::int64_t cols) {
   return ctx.scratch.take(ctx.dims.dtype, rows, cols);
 }
 
-// `view` itself where it has the dtype already, else a converted scratch copy.
-inline View as_dtype(const NodeCtx& ctx, View view, DType dtype) {
-  if (view.dtype == dtype) return view;
-  const View converted = ctx.scratch.take(dtype, view.rows, view.cols);
-  launch(ctx.stream, ops::Cast{view, converted});
-  return converted;
-}
-
 // y = x W^T for a weight W [out, in].
 inline void linear(const NodeCtx& ctx, View x, View w, View y) {
   launch(ctx.stream, ops::Gemm{.a = x, .b = w, .c = y, .trans_b = true});

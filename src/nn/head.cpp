@@ -11,17 +11,17 @@ namespace {
 enum HeadSaved : std::size_t { kRstd, kDNormed };
 
 struct HeadScratch {
-  View logits;  // [chunk, V] f32, then their gradient
-  View narrow;  // the same in the storage dtype, where that is not f32
-  View losses;  // [chunk] f32
+  View logits;    // [chunk, V] f32
+  View d_logits;  // their gradient, the same memory where the storage dtype is f32; training only
+  View losses;    // [chunk] f32
 };
 
 HeadScratch head_scratch(const NodeCtx& ctx, std::int64_t chunk) {
   HeadScratch s;
   s.logits = ctx.scratch.take(DType::kF32, chunk, ctx.dims.vocab);
   s.losses = ctx.scratch.take(DType::kF32, chunk, 1);
-  s.narrow = s.logits;
-  if (ctx.training && ctx.dims.dtype != DType::kF32) s.narrow = scratch(ctx, chunk, ctx.dims.vocab);
+  if (ctx.training)
+    s.d_logits = ctx.dims.dtype == DType::kF32 ? s.logits : scratch(ctx, chunk, ctx.dims.vocab);
   return s;
 }
 
@@ -31,17 +31,15 @@ void chunk_loss(const NodeCtx& ctx, const HeadScratch& s, View normed, std::int6
   const View weight = ctx.param(ParamKind::kHead);
   const View rows = normed.slice(begin, count);
   const View logits = s.logits.slice(0, count), losses = s.losses.slice(0, count);
+  const View d_logits = s.d_logits.slice(0, count);
   linear(ctx, rows, weight, logits);
   launch(ctx.stream, ops::CrossEntropy{.logits = logits,
                                        .labels = ctx.batch.labels.slice(begin, count),
                                        .loss = losses,
-                                       .scale = ctx.loss_scale,
-                                       .gradient = ctx.training});
+                                       .d_logits = d_logits,
+                                       .scale = ctx.loss_scale});
   launch(ctx.stream, ops::Sum{losses, ctx.loss});
   if (!ctx.training) return;
-
-  const View d_logits = s.narrow.slice(0, count);
-  if (d_logits.dtype != logits.dtype) launch(ctx.stream, ops::Cast{logits, d_logits});
   linear_bwd_input(ctx, d_logits, weight,
                    ctx.out(SlotKind::kHeadSaved, kDNormed).slice(begin, count));
   linear_bwd_weight(ctx, d_logits, rows, ctx.grad(ParamKind::kHead));

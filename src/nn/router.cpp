@@ -67,15 +67,32 @@ void losses(const NodeCtx& ctx) {
 }
 
 // Adds d_logits W_r to d_normed [T, H] D and d_logits^T normed to the router's gradient. The
-// router runs in fp32, so 16-bit operands are widened instead of d_logits being narrowed.
+// router runs in fp32: where the storage is narrower, d_logits enters the products as two halves
+// of the storage dtype, which together hold twice its digits; the other operands are stored ones.
 void logits_bwd(const NodeCtx& ctx, View d_logits, View d_normed) {
+  const ModelDims& dims = ctx.dims;
   const View normed = normed_again(ctx, ctx.in(SlotKind::kH), ParamKind::kMlpNorm,
                                    ctx.in(SlotKind::kRouterSaved, kRstd));
-  linear_bwd_weight(ctx, d_logits, as_dtype(ctx, normed, DType::kF32),
-                    ctx.grad(ParamKind::kRouter));
-  const View wide = ctx.scratch.take(DType::kF32, ctx.dims.tokens, ctx.dims.hidden);
-  linear_bwd_input(ctx, d_logits, as_dtype(ctx, ctx.param(ParamKind::kRouter), DType::kF32), wide);
-  launch(ctx.stream, ops::Add{d_normed, as_dtype(ctx, wide, ctx.dims.dtype), d_normed});
+  const View weight = ctx.param(ParamKind::kRouter), d_weight = ctx.grad(ParamKind::kRouter);
+  const View from_logits = scratch(ctx, dims.tokens, dims.hidden);
+  if (dims.dtype == DType::kF32) {
+    linear_bwd_weight(ctx, d_logits, normed, d_weight);
+    linear_bwd_input(ctx, d_logits, weight, from_logits);
+  } else {
+    const View halves = scratch(ctx, dims.tokens, 2 * dims.experts);
+    launch(ctx.stream, ops::SplitHalves{d_logits, halves});
+
+    const View both = ctx.scratch.take(DType::kF32, 2 * dims.experts, dims.hidden);
+    launch(ctx.stream, ops::Gemm{.a = halves, .b = normed, .c = both, .trans_a = true});
+    for (const std::int64_t half : {0, 1})
+      launch(ctx.stream, ops::AddTo{both.slice(half * dims.experts, dims.experts), d_weight});
+
+    const View twice = scratch(ctx, 2 * dims.experts, dims.hidden);
+    for (const std::int64_t half : {0, 1})
+      copy(ctx, weight, twice.slice(half * dims.experts, dims.experts));
+    linear_bwd_input(ctx, halves, twice, from_logits);
+  }
+  launch(ctx.stream, ops::Add{d_normed, from_logits, d_normed});
 }
 
 }  // namespace

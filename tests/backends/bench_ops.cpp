@@ -143,7 +143,7 @@ void rows(Bench& bench, DType d) {
   time_op("add", bench, 0, 3 * bytes, ops::Add{x, y, z});
   const View logits = filled(DType::kF32, t, n), labels = filled(DType::kI32, t, 1);
   time_op("cross entropy 2048x256", bench, 0, 2.0 * static_cast<double>(logits.bytes()),
-          ops::CrossEntropy{logits, labels, rstd, 1e-3F, true});
+          ops::CrossEntropy{logits, labels, rstd, logits, 1e-3F});
   const View scores = filled(DType::kF32, t, 8), probs = filled(DType::kF32, t, 8);
   const View chosen = filled(DType::kI32, t, 2), weights = filled(DType::kF32, t, 2);
   const View place = filled(DType::kI32, t, 2), counts = filled(DType::kI32, 8, 1),

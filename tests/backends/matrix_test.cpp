@@ -146,6 +146,31 @@ TEST_CASE("add, add to, cast") {
   });
 }
 
+TEST_CASE("two halves of a narrow type hold twice its digits") {
+  on_every_backend([](auto& backend) {
+    for (const auto& [dtype, bits] : {std::pair{DType::kBF16, 8}, {DType::kF16, 11}})
+      for (const auto& [rows, cols] : {std::pair{0, 3}, {1, 1}, {5, 3}, {70, 128}}) {
+        CAPTURE(name_of(dtype), rows, cols);
+        Random random(12);
+        Tensor x = tensor(DType::kF32, rows, cols);
+        for (double& v : x.v) v = static_cast<float>(std::copysign(0.75 + random.uniform() / 4, random.uniform()));
+        const View halves = backend.room(dtype, rows, 2 * cols);
+        backend.run(ops::SplitHalves{backend.put(x), halves});
+        const Tensor found = backend.get(halves);
+        double worst = 0;
+        for (std::int64_t r = 0; r < rows; ++r)
+          for (std::int64_t c = 0; c < cols; ++c) {
+            const double whole = x.v[reference::at(r, cols, c)];
+            const double hi = found.v[reference::at(r, 2 * cols, c)];
+            const double lo = found.v[reference::at(r, 2 * cols, cols + c)];
+            CHECK(hi == tensor(dtype, 1, 1, {whole}).v[0]);
+            worst = std::max(worst, std::abs(hi + lo - whole) / std::abs(whole));
+          }
+        CHECK(worst <= std::ldexp(1.0, -2 * bits - 1));  // each half rounds to half its last place
+      }
+  });
+}
+
 TEST_CASE("cast keeps ties even, infinities and NaN") {
   on_every_backend([](auto& backend) {
     const double inf = std::numeric_limits<double>::infinity();

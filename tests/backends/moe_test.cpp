@@ -283,7 +283,7 @@ TEST_CASE("ids outside their range name themselves and their position") {
       const std::string text = "[2] is " + std::to_string(bad);
       check_refused(backend, ops::EmbeddingFwd{ids, table, out}, text);
       check_refused(backend, ops::EmbeddingBwd{ids, out, table}, text);
-      check_refused(backend, ops::CrossEntropy{logits, ids, loss, 1, true}, text);
+      check_refused(backend, ops::CrossEntropy{logits, ids, loss, logits, 1}, text);
       check_refused(backend, ops::PermutePlan{ids, counts, rows, View{}}, text);
       check_refused(backend, ops::PermuteRows{out, ids, table}, text);
       check_refused(backend, ops::UnpermuteSum{table, ids, View{}, out}, text);

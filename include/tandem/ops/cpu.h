@@ -33,6 +33,7 @@ void run(const ops::SwiGluBwd& op, Workers& workers);
 void run(const ops::CrossEntropy& op, Workers& workers);
 void run(const ops::Add& op, Workers& workers);
 void run(const ops::AddTo& op, Workers& workers);
+void run(const ops::SplitHalves& op, Workers& workers);
 void run(const ops::Cast& op, Workers& workers);
 void run(const ops::Sum& op, Workers& workers);
 void run(const ops::SquareSum& op, Workers& workers);

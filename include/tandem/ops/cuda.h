@@ -33,6 +33,7 @@ void run(const ops::SwiGluBwd& op, CudaStream& stream);
 void run(const ops::CrossEntropy& op, CudaStream& stream);
 void run(const ops::Add& op, CudaStream& stream);
 void run(const ops::AddTo& op, CudaStream& stream);
+void run(const ops::SplitHalves& op, CudaStream& stream);
 void run(const ops::Cast& op, CudaStream& stream);
 void run(const ops::Sum& op, CudaStream& stream);
 void run(const ops::SquareSum& op, CudaStream& stream);

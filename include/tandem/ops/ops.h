@@ -96,12 +96,16 @@ struct SwiGluFwd { View gate_up, weights, act; };
 // d_weights [R] f32 (null data when weights is).
 struct SwiGluBwd { View d_act, gate_up, weights, d_gate_up, act, d_weights; };
 
-// Cross-entropy of logits [t, V] f32 against labels [t] i32: loss [t] f32; logits become
-// scale * (softmax - onehot) when `gradient`. Labels outside [0, V) throw Error(kBadInput).
-struct CrossEntropy { View logits, labels, loss; float scale; bool gradient; };
+// Cross-entropy of logits [t, V] f32 against labels [t] i32: loss [t] f32. d_logits [t, V] D or f32
+// = scale * (softmax - onehot); null data: none wanted; may be the logits themselves. Labels outside
+// [0, V) throw Error(kBadInput).
+struct CrossEntropy { View logits, labels, loss, d_logits; float scale; };
 
 struct Add { View a, b, out; };             // D or f32, out may be a or b
 struct AddTo { View from, to; };            // to (f32) += from (f32 or D)
+// to [n, 2m] D = [hi, lo] of from [n, m] f32: hi = D(from), lo = D(from - hi). A product with both
+// halves has the digits of two D, for one operand that D alone would round too much.
+struct SplitHalves { View from, to; };
 struct Cast { View from, to; };             // between storage dtypes, round to nearest even
 struct Sum { View in, out; };               // out[0] f32 += sum of in (f32), accumulated in double
 struct SquareSum { View in, out; };         // out[0] f32 = sum of in^2, accumulated in double

@@ -79,6 +79,22 @@ void run(const ops::Cast& op, Workers& workers) {
   });
 }
 
+void run(const ops::SplitHalves& op, Workers& workers) {
+  const std::int64_t n = op.from.cols;
+  expect(op.from, DType::kF32, op.from.rows, n, "split halves: from");
+  expect(op.to, op.to.dtype, op.from.rows, 2 * n, "split halves: to");
+  with_element(op.to, "split halves: to", [&]<class T>(Tag<T>) {
+    for_rows(workers, op.from.rows, 4 * n, [&](std::int64_t row) {
+      const float* x = op.from.as<float>() + row * n;
+      T* hi = op.to.as<T>() + row * 2 * n;
+      for_lanes(n, [&](std::int64_t i, auto lanes) { store(hi + i, load(x + i, lanes), lanes); });
+      for_lanes(n, [&](std::int64_t i, auto lanes) {
+        store(hi + n + i, load(x + i, lanes) - load(hi + i, lanes), lanes);
+      });
+    });
+  });
+}
+
 void run(const ops::Sum& op, Workers& workers) {
   TANDEM_CHECK(op.out.size() == 1, "sum: out");
   float& out = *op.out.as<float>();

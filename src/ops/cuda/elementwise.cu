@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "kernel.cuh"
 #include "tandem/ops/cuda.h"
 #include "workspace.h"
@@ -8,21 +10,62 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kSumBlocks = 256;   // fixed, so that sums have one order on every GPU
 
-template <class From, class To, class F>
-__global__ void map2(const From* a, const To* b, To* out, std::int64_t n, F f) {
+// out = a + b, N elements a thread.
+template <class A, class B, int N>
+__global__ void __launch_bounds__(kThreads)
+    add(const Pack<A, N>* a, const Pack<B, N>* b, Pack<B, N>* out, std::int64_t packs) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < n) out[i] = from_float<To>(f(to_float(a[i]), to_float(b[i])));
+  if (i >= packs) return;
+  const Pack<A, N> x = a[i];
+  const Pack<B, N> y = b[i];
+  Pack<B, N> sum;
+#pragma unroll
+  for (int j = 0; j < N; ++j) sum.v[j] = from_float<B>(to_float(x.v[j]) + to_float(y.v[j]));
+  out[i] = sum;
 }
 
-template <class From, class To>
-__global__ void cast(const From* from, To* to, std::int64_t n) {
+template <class From, class To, int N>
+__global__ void __launch_bounds__(kThreads)
+    cast(const Pack<From, N>* from, Pack<To, N>* to, std::int64_t packs) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < n) to[i] = from_float<To>(to_float(from[i]));
+  if (i >= packs) return;
+  const Pack<From, N> x = from[i];
+  Pack<To, N> y;
+#pragma unroll
+  for (int j = 0; j < N; ++j) y.v[j] = from_float<To>(to_float(x.v[j]));
+  to[i] = y;
 }
 
-struct Plus {
-  __device__ float operator()(float a, float b) const { return a + b; }
-};
+// to[row] = [hi, lo] of from[row].
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    split_halves(const float* from, T* to, std::int64_t size, int cols) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= size) return;
+  const T hi = from_float<T>(from[i]);
+  T* row = to + i / cols * 2 * cols;
+  row[i % cols] = hi;
+  row[cols + i % cols] = from_float<T>(from[i] - to_float(hi));
+}
+
+// body.template operator()<N>(): elements per access of two types side by side.
+template <class A, class B, class Body, class... Pointers>
+void with_common_pack(std::int64_t size, const Body& body, Pointers... pointers) {
+  using Wider = std::conditional_t<(sizeof(A) > sizeof(B)), A, B>;
+  with_pack<Wider>(size, body, pointers...);
+}
+
+template <class A, class B>
+void add_views(const View& a, const View& b, const View& out, CudaStream& stream) {
+  with_common_pack<A, B>(
+      out.size(),
+      [&]<int N>() {
+        add<A, B, N><<<blocks_for(out.size() / N, kThreads), kThreads, 0, stream.handle()>>>(
+            a.as<Pack<A, N>>(), b.as<Pack<B, N>>(), out.as<Pack<B, N>>(), out.size() / N);
+      },
+      a.data, b.data, out.data);
+  TANDEM_CUDA_CHECK_LAUNCH("add");
+}
 
 template <bool Square>
 __global__ void __launch_bounds__(kThreads) sum_parts(const float* in, double* parts, std::int64_t n) {
@@ -66,31 +109,40 @@ __global__ void clip_scale(const float* square_sum, float* norm, float* scale, f
 
 void run(const ops::Add& op, CudaStream& stream) {
   if (op.out.size() == 0) return;
-  with_storage(op.out.dtype, "add", [&]<class T>() {
-    map2<<<blocks_for(op.out.size(), kThreads), kThreads, 0, stream.handle()>>>(
-        op.a.as<T>(), op.b.as<T>(), op.out.as<T>(), op.out.size(), Plus{});
-  });
-  TANDEM_CUDA_CHECK_LAUNCH("add");
+  with_storage(op.out.dtype, "add",
+               [&]<class T>() { add_views<T, T>(op.a, op.b, op.out, stream); });
 }
 
 void run(const ops::AddTo& op, CudaStream& stream) {
   if (op.to.size() == 0) return;
-  with_storage(op.from.dtype, "add to", [&]<class T>() {
-    map2<<<blocks_for(op.to.size(), kThreads), kThreads, 0, stream.handle()>>>(
-        op.from.as<T>(), op.to.as<float>(), op.to.as<float>(), op.to.size(), Plus{});
-  });
-  TANDEM_CUDA_CHECK_LAUNCH("add to");
+  with_storage(op.from.dtype, "add to",
+               [&]<class T>() { add_views<T, float>(op.from, op.to, op.to, stream); });
 }
 
 void run(const ops::Cast& op, CudaStream& stream) {
-  if (op.to.size() == 0) return;
+  const std::int64_t size = op.to.size();
+  if (size == 0) return;
   with_storage(op.from.dtype, "cast", [&]<class From>() {
     with_storage(op.to.dtype, "cast", [&]<class To>() {
-      cast<<<blocks_for(op.to.size(), kThreads), kThreads, 0, stream.handle()>>>(
-          op.from.as<From>(), op.to.as<To>(), op.to.size());
+      with_common_pack<From, To>(
+          size,
+          [&]<int N>() {
+            cast<From, To, N><<<blocks_for(size / N, kThreads), kThreads, 0, stream.handle()>>>(
+                op.from.as<Pack<From, N>>(), op.to.as<Pack<To, N>>(), size / N);
+          },
+          op.from.data, op.to.data);
     });
   });
   TANDEM_CUDA_CHECK_LAUNCH("cast");
+}
+
+void run(const ops::SplitHalves& op, CudaStream& stream) {
+  if (op.from.size() == 0) return;
+  with_storage(op.to.dtype, "split halves", [&]<class T>() {
+    split_halves<<<blocks_for(op.from.size(), kThreads), kThreads, 0, stream.handle()>>>(
+        op.from.as<float>(), op.to.as<T>(), op.from.size(), static_cast<int>(op.from.cols));
+  });
+  TANDEM_CUDA_CHECK_LAUNCH("split halves");
 }
 
 void run(const ops::Sum& op, CudaStream& stream) { sum<false>(op.in, op.out, stream); }

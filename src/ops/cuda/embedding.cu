@@ -19,19 +19,29 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The block of a token that is the first with its id adds all tokens with that id, in order, so the
-// sum needs no atomics and has one order.
+// sum needs no atomics and has one order. Ids are looked through a block's width at a time.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     embedding_bwd(const int* ids, const T* d_out, float* d_table, int tokens, int cols) {
+  __shared__ unsigned found[kThreads / kWarp];   // by warp: which of its tokens have the id
   const int id = ids[blockIdx.x];
   bool earlier = false;
   for (int t = threadIdx.x; t < blockIdx.x; t += kThreads) earlier = earlier || ids[t] == id;
   if (__syncthreads_or(earlier)) return;
   float* row = d_table + std::int64_t{id} * cols;
-  for (int t = blockIdx.x; t < tokens; ++t) {
-    if (ids[t] != id) continue;
-    for (int i = threadIdx.x; i < cols; i += kThreads)
-      row[i] += to_float(d_out[std::int64_t{t} * cols + i]);
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  for (int first = blockIdx.x; first < tokens; first += kThreads) {
+    const int t = first + threadIdx.x;
+    const unsigned mine = __ballot_sync(kFullWarp, t < tokens && ids[t] == id);
+    if (!__syncthreads_or(mine != 0)) continue;
+    if (lane == 0) found[warp] = mine;
+    __syncthreads();   // hazard: all warps' finds written before any thread reads them
+    for (int w = 0; w < kThreads / kWarp; ++w)
+      for (unsigned left = found[w]; left != 0; left &= left - 1) {
+        const T* d = d_out + std::int64_t{first + w * kWarp + __ffs(left) - 1} * cols;
+        for (int i = threadIdx.x; i < cols; i += kThreads) row[i] += to_float(d[i]);
+      }
+    __syncthreads();   // hazard: finds read before the next round writes them
   }
 }
 

@@ -9,8 +9,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPairs = 256;   // (token, choice) pairs one block ranks
 
-// The plan is a stable counting sort by expert, in three steps.
-// 1. block_counts[b, e]: pairs of block b that chose e.
+// The plan is a stable counting sort by expert, in steps.
+// 1. block_counts[e, b]: pairs of block b that chose e.
 __global__ void __launch_bounds__(kPairs)
     count_pairs(const int* chosen, int* block_counts, int pairs, int experts) {
   extern __shared__ int histogram[];
@@ -20,42 +20,54 @@ __global__ void __launch_bounds__(kPairs)
   if (i < pairs) atomicAdd(&histogram[chosen[i]], 1);   // integers: any order gives the same sum
   __syncthreads();   // hazard: counts complete before they are written out
   for (int e = threadIdx.x; e < experts; e += kPairs)
-    block_counts[blockIdx.x * experts + e] = histogram[e];
+    block_counts[e * gridDim.x + blockIdx.x] = histogram[e];
 }
 
-// 2. counts[e], and block_counts[b, e] becomes the first row of block b's pairs that chose e.
+__device__ __forceinline__ int warp_total(int x) { return __reduce_add_sync(kFullWarp, x); }
+
+// Sum of the values of the lanes before this one.
+__device__ __forceinline__ int warp_sum_before(int x, int lane) {
+  int sum = x;
+#pragma unroll
+  for (int d = 1; d < kWarp; d *= 2) {
+    const int other = __shfl_up_sync(kFullWarp, sum, d);
+    if (lane >= d) sum += other;
+  }
+  return sum - x;
+}
+
+// 2. counts[e], one warp an expert.
 __global__ void __launch_bounds__(kThreads)
-    place_blocks(int* block_counts, int* counts, float* load, int blocks, int experts) {
-  extern __shared__ int first[];   // [experts]
-  for (int e = threadIdx.x; e < experts; e += kThreads) {
-    int sum = 0;
-    for (int b = 0; b < blocks; ++b) sum += block_counts[b * experts + e];
-    counts[e] = first[e] = sum;
-    if (load != nullptr) load[e] = static_cast<float>(sum);
-  }
-  __syncthreads();   // hazard: all counts written before the prefix sum reads them
-  if (threadIdx.x == 0) {
-    int row = 0;
-    for (int e = 0; e < experts; ++e) {
-      const int count = first[e];
-      first[e] = row;
-      row += count;
-    }
-  }
-  __syncthreads();   // hazard: the prefix sum written before every thread uses it
-  for (int e = threadIdx.x; e < experts; e += kThreads) {
-    int row = first[e];
-    for (int b = 0; b < blocks; ++b) {
-      const int count = block_counts[b * experts + e];
-      block_counts[b * experts + e] = row;
-      row += count;
-    }
+    count_experts(const int* block_counts, int* counts, float* load, int blocks, int experts) {
+  const int lane = threadIdx.x % kWarp, e = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
+  if (e >= experts) return;
+  int sum = 0;
+  for (int b = lane; b < blocks; b += kWarp) sum += block_counts[e * blocks + b];
+  sum = warp_total(sum);
+  if (lane != 0) return;
+  counts[e] = sum;
+  if (load != nullptr) load[e] = static_cast<float>(sum);
+}
+
+// 3. block_counts[e, b] becomes the first row of block b's pairs that chose e; one warp an expert.
+__global__ void __launch_bounds__(kThreads)
+    place_blocks(int* block_counts, const int* counts, int blocks, int experts) {
+  const int lane = threadIdx.x % kWarp, e = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
+  if (e >= experts) return;
+  int row = 0;
+  for (int before = lane; before < e; before += kWarp) row += counts[before];
+  row = warp_total(row);
+  for (int first = 0; first < blocks; first += kWarp) {
+    const int b = first + lane;
+    const int count = b < blocks ? block_counts[e * blocks + b] : 0;
+    if (b < blocks) block_counts[e * blocks + b] = row + warp_sum_before(count, lane);
+    row += warp_total(count);
   }
 }
 
-// 3. A pair's row: its block's first row plus the earlier pairs of the block with the same choice.
+// 4. A pair's row: its block's first row plus the earlier pairs of the block with the same choice.
 __global__ void __launch_bounds__(kPairs)
-    place_pairs(const int* chosen, const int* first_rows, int* rows, int pairs, int experts) {
+    place_pairs(const int* chosen, const int* first_rows, int* rows, int pairs) {
   __shared__ int choice[kPairs];
   const int i = blockIdx.x * kPairs + threadIdx.x;
   choice[threadIdx.x] = i < pairs ? chosen[i] : -1;
@@ -64,7 +76,7 @@ __global__ void __launch_bounds__(kPairs)
   const int mine = choice[threadIdx.x];
   int rank = 0;
   for (int j = 0; j < threadIdx.x; ++j) rank += choice[j] == mine ? 1 : 0;
-  rows[i] = first_rows[blockIdx.x * experts + mine] + rank;
+  rows[i] = first_rows[mine * gridDim.x + blockIdx.x] + rank;
 }
 
 // One block a token: its row is read once and written topk times.
@@ -115,13 +127,21 @@ __global__ void gather_weights(const float* in, const int* rows, float* out, int
   if (i < pairs) out[i] = in[rows[i]];
 }
 
-__global__ void expert_offsets(const int* counts, int* offsets, int sources, int experts) {
+// One warp: totals of its experts, then their running sum.
+__global__ void __launch_bounds__(kWarp)
+    expert_offsets(const int* counts, int* offsets, int sources, int experts) {
+  const int lane = threadIdx.x;
   int row = 0;
-  for (int e = 0; e < experts; ++e) {
-    offsets[e] = row;
-    for (int s = 0; s < sources; ++s) row += counts[s * experts + e];
+  for (int first = 0; first < experts; first += kWarp) {
+    const int e = first + lane;
+    int count = 0;
+    if (e < experts)
+      for (int s = 0; s < sources; ++s) count += counts[s * experts + e];
+    const int before = warp_sum_before(count, lane);
+    if (e < experts) offsets[e] = row + before;
+    row += warp_total(count);
   }
-  offsets[experts] = row;
+  if (lane == 0) offsets[experts] = row;
 }
 
 }  // namespace
@@ -136,11 +156,14 @@ void run(const ops::PermutePlan& op, CudaStream& stream) {
   if (pairs > 0)
     count_pairs<<<blocks, kPairs, histogram_bytes, stream.handle()>>>(chosen, block_counts, pairs,
                                                                       experts);
-  place_blocks<<<1, kThreads, histogram_bytes, stream.handle()>>>(
-      block_counts, op.counts.as<int>(), op.load.as<float>(), blocks, experts);
+  const unsigned warps = blocks_for(experts, kThreads / kWarp);
+  count_experts<<<warps, kThreads, 0, stream.handle()>>>(block_counts, op.counts.as<int>(),
+                                                         op.load.as<float>(), blocks, experts);
+  place_blocks<<<warps, kThreads, 0, stream.handle()>>>(block_counts, op.counts.as<int>(), blocks,
+                                                        experts);
   if (pairs > 0)
     place_pairs<<<blocks, kPairs, 0, stream.handle()>>>(chosen, block_counts, op.rows.as<int>(),
-                                                        pairs, experts);
+                                                        pairs);
   TANDEM_CUDA_CHECK_LAUNCH("permute plan");
 }
 
@@ -190,7 +213,7 @@ void run(const ops::UnpermuteWeights& op, CudaStream& stream) {
 }
 
 void run(const ops::ExpertOffsets& op, CudaStream& stream) {
-  expert_offsets<<<1, 1, 0, stream.handle()>>>(op.counts.as<int>(), op.offsets.as<int>(),
+  expert_offsets<<<1, kWarp, 0, stream.handle()>>>(op.counts.as<int>(), op.offsets.as<int>(),
                                                op.counts.rows, op.counts.cols);
   TANDEM_CUDA_CHECK_LAUNCH("expert offsets");
 }

@@ -107,20 +107,27 @@ __global__ void loss_parts(const float* probs, const float* z, double* parts, in
 }
 
 __global__ void __launch_bounds__(kThreads)
-    loss_finish(double* parts, const float* load, float* prob_sum, float* out, int experts,
+    loss_finish(const double* parts, const float* load, float* prob_sum, float* out, int experts,
                 bool accumulate) {
+  __shared__ double shared[kThreads];
+  double balance = 0.0;
   for (int e = threadIdx.x; e <= experts; e += kThreads) {
     double sum = accumulate && e < experts ? double{prob_sum[e]} : 0.0;
+#pragma unroll 16
     for (int s = 0; s < kLossParts; ++s) sum += parts[s * (experts + 1) + e];
-    parts[e] = sum;   // slice 0 of this column has just been read by this thread alone
-    if (e < experts) prob_sum[e] = static_cast<float>(sum);
+    if (e < experts) {
+      prob_sum[e] = static_cast<float>(sum);
+      balance += double{load[e]} * sum;
+    } else {
+      out[1] = static_cast<float>(sum);
+    }
   }
-  __syncthreads();   // hazard: all column sums written before thread 0 adds them
-  if (threadIdx.x != 0) return;
-  double balance = 0.0;
-  for (int e = 0; e < experts; ++e) balance += double{load[e]} * parts[e];
-  out[0] = static_cast<float>(balance);
-  out[1] = static_cast<float>(parts[experts]);
+  shared[threadIdx.x] = balance;
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();   // hazard: the writes of the last round before this round reads them
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) out[0] = static_cast<float>(shared[0]);
 }
 
 }  // namespace
