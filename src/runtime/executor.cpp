@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tandem/base/error.h"
+#include "tandem/runtime/rehearsal.h"
 #include "tandem/runtime/spans.h"
 
 namespace tandem {
@@ -276,8 +277,10 @@ void Executor::State::read_results(const StepInput& input) {
   aux_sum *= static_cast<double>(input.aux_scale);
 }
 
-Executor::Executor(RankState state, const Program& program)
-    : state_(std::make_unique<State>(state, program)) {}
+Executor::Executor(RankState state, const Program& program) {
+  rehearse(state, program);  // before the step's memory is there: it needs some of its own
+  state_ = std::make_unique<State>(state, program);
+}
 
 Executor::~Executor() = default;
 
