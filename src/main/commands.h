@@ -36,6 +36,14 @@ struct TokenizeArgs {
   std::string prefix;               // writes prefix.bin and prefix.idx
 };
 
+struct BenchArgs {
+  std::string name;  // which benchmark
+  ConfigArgs config;
+  std::string json;  // file for the rows; "" = none
+  int repeats = 20;
+  std::string command;  // as typed
+};
+
 // The config planned for args.ranks ranks; without --ranks for the size it names itself.
 RunConfig planned_config(const ConfigArgs& args);
 
@@ -45,6 +53,7 @@ int run_schedule(const ScheduleArgs& args);
 int run_check(const ConfigArgs& args);
 int run_trace(const TraceArgs& args);
 int run_tokenize(const TokenizeArgs& args);
+int run_bench(BenchArgs args);
 int run_version();
 
 }  // namespace tandem

@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <utility>
 
 #include "commands.h"
 #include "tandem/base/error.h"
@@ -33,6 +35,7 @@ int dispatch(int argc, char** argv) {
   tandem::ScheduleArgs schedule;
   tandem::TraceArgs trace;
   tandem::TokenizeArgs tokenize;
+  tandem::BenchArgs bench;
 
   auto* train_command = app.add_subcommand("train", "Train a model");
   add_config_args(*train_command, train);
@@ -82,6 +85,28 @@ int dispatch(int argc, char** argv) {
       ->required();
   tokenize_command->footer("Example: tandem tokenize data/kjv data/kjv.txt");
 
+  auto* bench_command = app.add_subcommand("bench", "Time products, ops, steps and exchanges");
+  bench_command
+      ->add_option("NAME", bench.name, "gemm, grouped, attention, layer, slice or alltoall")
+      ->required();
+  bench_command->add_option("CONFIG", bench.config.path, "JSON file; without it the defaults");
+  bench_command->add_option("OVERRIDE", bench.config.overrides,
+                            "section.key=value, stronger than the file");
+  bench_command->add_option("--json", bench.json, "write the rows to this file");
+  bench_command->add_option("--repeats", bench.repeats, "timed executions of everything")
+      ->check(CLI::Range(1, 100000));
+  add_ranks(*bench_command, bench.config,
+            "slice, alltoall: run N ranks as threads of this process, without mpirun");
+  bench_command->footer(
+      "gemm       the dense products of the model, forward and both backward ways\n"
+      "grouped    the experts' products, even and uneven\n"
+      "attention  the attention core\n"
+      "layer      every op of a layer, of embedding and head\n"
+      "slice      training steps of the config\n"
+      "alltoall   rows between the ranks, and a product beside them\n"
+      "Example: tandem bench layer configs/qwen3-30b-a3b.json --json layer.json");
+  for (int i = 0; i < argc; ++i) bench.command += (i > 0 ? " " : "") + std::string(argv[i]);
+
   auto* version_command = app.add_subcommand("version", "Version and what this build can do");
 
   try {
@@ -96,6 +121,7 @@ int dispatch(int argc, char** argv) {
   if (*check_command) return tandem::run_check(check);
   if (*trace_command) return tandem::run_trace(trace);
   if (*tokenize_command) return tandem::run_tokenize(tokenize);
+  if (*bench_command) return tandem::run_bench(std::move(bench));
   if (*version_command) return tandem::run_version();
   return static_cast<int>(tandem::ExitCode::kUsage);
 }

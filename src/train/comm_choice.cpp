@@ -1,5 +1,3 @@
-#include "comm_choice.h"
-
 #include <unistd.h>
 
 #include <map>
@@ -9,6 +7,7 @@
 
 #include "tandem/base/build_config.h"
 #include "tandem/base/error.h"
+#include "tandem/train/device_choice.h"
 
 namespace tandem {
 namespace {

@@ -2,38 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
-#include "comm_choice.h"
 #include "tandem/base/error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/slot.h"
 #include "tandem/ops/launch.h"
 #include "tandem/schedule/check.h"
 #include "tandem/schedule/lower.h"
+#include "tandem/train/device_choice.h"
 
 namespace tandem {
 namespace {
-
-// One visible GPU is this rank's, whatever its local rank: launchers often show each rank just one.
-// Where a host has more ranks than GPUs, they share.
-std::unique_ptr<Device> open_cuda(World& world, const RunConfig& config, int visible) {
-  return make_cuda_device({.ordinal = visible == 1 ? 0 : world.local_rank() % visible,
-                           .deterministic = config.train.deterministic});
-}
-
-std::unique_ptr<Device> open_device(World& world, const RunConfig& config, Log& log) {
-  const int cores = std::max(1U, std::thread::hardware_concurrency());
-  const int visible = config.train.device == DeviceChoice::kCpu ? 0 : visible_cuda_devices();
-  const bool cuda = config.train.device == DeviceChoice::kCuda || visible > 0;
-  const int threads = config.train.cpu_threads > 0 ? config.train.cpu_threads
-                                                   : std::max(1, cores / world.local_size());
-  auto device =
-      cuda ? open_cuda(world, config, std::max(1, visible)) : make_cpu_device({.threads = threads});
-  if (world.rank() == 0)
-    log.note("device   {}, {} rank(s) on {} core(s)", device->description(), world.size(), cores);
-  return device;
-}
 
 // Libraries load and allocate at their first use, which may wait for every lane; later, a lane may
 // be waiting for another rank. So their first use is here, while all lanes are empty.
@@ -115,7 +94,7 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
       config(c),
       grid(make_grid(config)),
       partition(make_partition(config)),
-      device(open_device(world, config, log)),
+      device(open_device(world, config.train, log)),
       data(open_data(config)),
       lanes(*device, grid.pp),
       comms(make_rank_comms(world, grid, config.model.tied_embeddings,

@@ -14,11 +14,12 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kScalars = 9;
+constexpr std::size_t kScalars = 11;
 
 std::array<double, kScalars> scalars(const RankReport& r) {
-  return {r.loss_sum,   r.aux,          r.grad_norm,    r.ep_us, r.hidden_us,
-          r.compute_us, r.host_wait_us, r.memory_bytes, r.stop};
+  return {r.loss_sum,     r.aux,          r.grad_norm,    r.ep_us,
+          r.hidden_us,    r.compute_us,   r.host_wait_us, r.forward_backward_us,
+          r.optimizer_us, r.memory_bytes, r.stop};
 }
 
 std::string rate(double per_second) {
@@ -79,7 +80,7 @@ RankReport unpack(const std::string& bytes) {
   std::array<double, kScalars> v{};
   TANDEM_CHECK(bytes.size() >= sizeof(v), "a step report is cut short");
   std::memcpy(v.data(), bytes.data(), sizeof(v));
-  RankReport report{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], {}};
+  RankReport report{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], {}};
   report.expert_load.resize((bytes.size() - sizeof(v)) / sizeof(std::int64_t));
   if (!report.expert_load.empty())
     std::memcpy(report.expert_load.data(), bytes.data() + sizeof(v), bytes.size() - sizeof(v));
@@ -98,6 +99,8 @@ StepReport combine(const std::vector<RankReport>& ranks, const RunConfig& config
     hidden_us += rank.hidden_us;
     out.exposed_ms = std::max(out.exposed_ms, (rank.ep_us - rank.hidden_us) / 1e3);
     out.host_wait_ms = std::max(out.host_wait_ms, rank.host_wait_us / 1e3);
+    out.forward_backward_ms = std::max(out.forward_backward_ms, rank.forward_backward_us / 1e3);
+    out.optimizer_ms = std::max(out.optimizer_ms, rank.optimizer_us / 1e3);
     out.memory_gib = std::max(out.memory_gib, rank.memory_bytes / (1024.0 * 1024.0 * 1024.0));
     out.stop = out.stop || rank.stop != 0.0;
     load.resize(std::max(load.size(), rank.expert_load.size()));

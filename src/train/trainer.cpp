@@ -177,6 +177,7 @@ StepReport Trainer::step(std::int64_t index) {
   profile_.after(index);
   const auto spans = to_spans(engine_.timeline.harvest(), engine_.program());
   const OverlapStats overlap = overlap_stats(spans);
+  const StepSplit split = split_step(spans);
   if (traced(index)) traced_spans_.insert(traced_spans_.end(), spans.begin(), spans.end());
 
   RankReport rank{mine.loss_sum,
@@ -186,6 +187,8 @@ StepReport Trainer::step(std::int64_t index) {
                   overlap.hidden_us,
                   overlap.compute_us,
                   overlap.host_wait_us,
+                  split.forward_backward_us,
+                  split.optimizer_us,
                   static_cast<double>(engine_.memory_bytes()),
                   stop_requested() ? 1.0 : 0.0,
                   engine_.executor().expert_load()};

@@ -16,6 +16,7 @@ struct RankReport {
   double aux = 0.0;       // auxiliary losses of this rank's layers
   double grad_norm = 0.0;
   double ep_us = 0.0, hidden_us = 0.0, compute_us = 0.0, host_wait_us = 0.0;
+  double forward_backward_us = 0.0, optimizer_us = 0.0;  // trace/trace.h: StepSplit
   double memory_bytes = 0.0;
   double stop = 0.0;                      // 1: a signal asks to stop
   std::vector<std::int64_t> expert_load;  // [layers * experts]
@@ -31,6 +32,7 @@ struct StepReport {
   double seconds = 0.0, tokens_per_s = 0.0, tflops = 0.0;
   double hidden_share = 0.0;                    // of expert all-to-all time, over all ranks
   double exposed_ms = 0.0, host_wait_ms = 0.0;  // largest over ranks
+  double forward_backward_ms = 0.0, optimizer_ms = 0.0;  // largest over ranks
   double load_max_over_mean = 0.0;              // worst layer
   std::int64_t dead_experts = 0;                // experts without a token, all layers
   double memory_gib = 0.0;                      // largest over ranks

@@ -1,5 +1,7 @@
-// Which communicators a run gets.
+// Which device and which communicators a rank gets.
 #pragma once
+
+#include <memory>
 
 #include "tandem/base/log.h"
 #include "tandem/comm/world.h"
@@ -7,6 +9,10 @@
 #include "tandem/device/device.h"
 
 namespace tandem {
+
+// By train.device and the GPUs this rank sees; rank 0 logs what it got. Throws Error(kUsage) where
+// the wanted device is not there.
+std::unique_ptr<Device> open_device(World& world, const TrainConfig& config, Log& log);
 
 // By the devices of all ranks, which are compared here, and train.comm; the same on every rank.
 // Collective. Throws Error(kUsage) where the devices do not go together or with train.comm. Rank 0

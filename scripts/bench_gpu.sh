@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Figures of one GPU. Trains slices of two published models with the engine and with PyTorch in turn,
+# so that both see the same machine; then times products, attention and every op of their layers.
+#
+#   scripts/bench_gpu.sh --out FOLDER [OPTION...] [CMAKE_OPTION...]
+#
+#   --rounds N     turns of engine and PyTorch (3)
+#   --repeats N    timed steps of a slice, and executions of everything else (10)
+#   --only WHAT    slices, or ops
+#   --slices LIST  "A B", A or B: Qwen3-30B-A3B with 8 layers, Mixtral-8x7B with 4 (both)
+#   --cudnn ROOT   where cuDNN's include and lib are, if it came with a Python package; PyTorch runs
+#                  without it
+#   --python EXE   the Python that has PyTorch (python3)
+#
+# FOLDER gets a JSON file per run, slices.json with the medians, and the tables as printed.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+out="" rounds=3 repeats=10 only="slices ops" slices="A B" cudnn="" python=python3
+options=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --out|--rounds|--repeats|--only|--slices|--cudnn|--python)
+      [ $# -ge 2 ] || fail "$1 wants a value"
+      declare "${1#--}=$2"
+      shift 2 ;;
+    -D*) options+=("$1"); shift ;;
+    *) fail "unknown option $1: see the top of scripts/bench_gpu.sh" ;;
+  esac
+done
+[ -n "$out" ] || fail "--out FOLDER is missing: it gets the figures"
+[ "$(gpus)" -gt 0 ] || fail "this machine has no GPU: tandem bench with train.device=cpu needs none"
+mkdir -p "$out"
+rm -f "$out"/engine-*-round*.json "$out"/torch-*-round*.json  # of an earlier run
+
+[ -z "$cudnn" ] || options+=("-DTANDEM_CUDNN_ROOT=$cudnn")
+build build-gpu -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=OFF -DTANDEM_CUDA=ON "${options[@]}"
+# engine ARGUMENT...: tandem bench with cuDNN's libraries in reach, for this command alone.
+engine_env=(env)
+[ -z "$cudnn" ] || engine_env+=("LD_LIBRARY_PATH=$cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
+engine() { "${engine_env[@]}" "$root/build-gpu/tandem" bench "$@"; }
+without_cudnn() { env -u LD_LIBRARY_PATH "$@"; }
+torch=yes
+without_cudnn "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || {
+  torch=no
+  say "$python has no PyTorch with CUDA: the engine runs alone"
+}
+
+one_rank=(parallel.pp=1 parallel.vpp=1 parallel.dp=1 parallel.ep=1 train.device=cuda
+          train.dtype=bf16 train.seq_len=4096 train.global_batch=8 train.deterministic=false
+          optimizer.warmup_steps=1 checkpoint.dir= checkpoint.every=0)
+# config_of SLICE: its file and layers, as arguments.
+config_of() {
+  case "$1" in
+    A) config=("$root/configs/qwen3-30b-a3b.json" model.layers=8) ;;
+    B) config=("$root/configs/mixtral-8x7b.json" model.layers=4) ;;
+    *) fail "there is no slice $1: A and B" ;;
+  esac
+}
+
+run_slices() {
+  local slice batch round config
+  for round in $(seq "$rounds"); do
+    for slice in $slices; do
+      config_of "$slice"
+      for batch in 1 2; do
+        say "round $round: slice $slice, micro-batch $batch, engine"
+        engine slice "${config[@]}" "${one_rank[@]}" "train.micro_batch=$batch" --repeats "$repeats" \
+          --json "$out/engine-$slice-mb$batch-round$round.json" | tail -n 1
+      done
+      [ "$torch" = yes ] || continue
+      say "round $round: slice $slice, PyTorch"
+      without_cudnn "$python" "$root/scripts/peers/slice.py" "$slice" --repeats "$repeats" \
+        >"$out/torch-$slice-round$round.json" || {
+        say "PyTorch failed, see above: the engine goes on alone"
+        torch=no
+      }
+    done
+  done
+  without_cudnn python3 "$root/scripts/peers/slice_table.py" "$out" | tee "$out/slices.txt"
+}
+
+run_ops() {
+  local slice name config
+  for slice in $slices; do
+    config_of "$slice"
+    for name in gemm grouped attention layer; do
+      say "slice $slice: bench $name"
+      engine "$name" "${config[@]}" "${one_rank[@]}" train.micro_batch=1 --repeats "$repeats" \
+        --json "$out/$name-$slice.json" | tee "$out/$name-$slice.txt"
+    done
+  done
+}
+
+for part in $only; do
+  case "$part" in
+    slices) run_slices ;;
+    ops) run_ops ;;
+    *) fail "--only $part: slices or ops" ;;
+  esac
+done
+say "the figures are in $out"

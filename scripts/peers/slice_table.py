@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""The table of scripts/bench_gpu.sh from the files of its rounds.
+
+    slice_table.py FOLDER
+
+Reads FOLDER/engine-SLICE-mbN-roundR.json (tandem bench slice --json) and FOLDER/torch-SLICE-roundR.json
+(lines of slice.py), prints medians over the rounds and writes them to FOLDER/slices.json. Standard
+library only.
+"""
+import json
+import pathlib
+import statistics
+import sys
+
+
+def engine_runs(folder):
+    """(slice, micro-batch) -> the median row of every round."""
+    runs = {}
+    for path in sorted(folder.glob("engine-*-mb*-round*.json")):
+        _, name, batch, _ = path.stem.split("-")
+        report = json.loads(path.read_text())
+        row = next(row for row in report["rows"] if row["name"] == "median")
+        runs.setdefault((name, int(batch[2:])), []).append(row)
+    return runs
+
+
+def torch_runs(folder):
+    runs = {}
+    for path in sorted(folder.glob("torch-*-round*.json")):
+        for line in path.read_text().splitlines():
+            if line.startswith("{"):
+                row = json.loads(line)
+                runs.setdefault((row["slice"], row["micro_batch"]), []).append(row)
+    return runs
+
+
+def median(rows, key):
+    return statistics.median(row[key] for row in rows) if rows else None
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    engine, torch = engine_runs(folder), torch_runs(folder)
+    if not engine:
+        sys.exit(f"slice_table.py: no engine-*.json in {folder}")
+    table = []
+    for (name, batch), rows in sorted(engine.items()):
+        peer = torch.get((name, batch), [])
+        ours, theirs = median(rows, "mb_ms"), median(peer, "mb_ms")
+        table.append({
+            "slice": name, "micro_batch": batch, "rounds": len(rows), "engine_ms": ours,
+            "torch_ms": theirs, "ratio": ours / theirs if theirs else None,
+            "optimizer_ms": median(rows, "optimizer_ms"),
+            "tokens_per_s": median(rows, "tokens_per_s"), "tflops": median(rows, "rate"),
+            "of_limit": median(rows, "share"), "engine_gib": median(rows, "gib"),
+            "torch_gib": median(peer, "peak_gib"),
+        })
+    (folder / "slices.json").write_text(json.dumps(table, indent=1) + "\n")
+
+    def cell(value, digits):
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    print("Medians; ms: forward and backward of one micro-batch, without the optimizer step.")
+    print(f"{'slice':6}{'mb':>3}{'engine ms':>11}{'PyTorch ms':>12}{'ratio':>7}{'optimizer ms':>14}"
+          f"{'tok/s':>9}{'TFLOP/s':>9}{'of limit':>10}{'GiB':>7}{'PyTorch GiB':>13}")
+    for row in table:
+        print(f"{row['slice']:6}{row['micro_batch']:>3}{cell(row['engine_ms'], 2):>11}"
+              f"{cell(row['torch_ms'], 2):>12}{cell(row['ratio'], 3):>7}"
+              f"{cell(row['optimizer_ms'], 1):>14}{cell(row['tokens_per_s'], 0):>9}"
+              f"{cell(row['tflops'], 0):>9}{cell(100 * row['of_limit'], 1) + ' %':>10}"
+              f"{cell(row['engine_gib'], 1):>7}{cell(row['torch_gib'], 1):>13}")
+
+
+if __name__ == "__main__":
+    main()

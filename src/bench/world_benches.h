@@ -1,0 +1,24 @@
+// The benchmarks that take all ranks of a world.
+#pragma once
+
+#include <vector>
+
+#include "tandem/bench/bench.h"
+#include "tandem/device/device.h"
+
+namespace tandem::bench {
+
+// Rank 0: a row per timed step and, last, their medians; others: none. `flops_limit`: FLOP/s one
+// rank's device reaches in a large product.
+std::vector<Row> slice_rows(World& world, const RunConfig& config, int repeats, double flops_limit);
+
+struct AllToAllRows {
+  std::string transport;  // what carries the rows
+  std::vector<Row> rows;
+};
+
+// A row per message size; the same on every rank.
+AllToAllRows alltoall_rows(World& world, Device& device, const RunConfig& config, int repeats,
+                           Log& log);
+
+}  // namespace tandem::bench

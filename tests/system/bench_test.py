@@ -1,0 +1,74 @@
+"""`tandem bench` as its users run it: exit codes, what it says, and the file it writes."""
+
+import json
+import math
+import unittest
+
+from jobs import ENVIRONMENT, MPIRUN, SANITIZER, TANDEM, Job, JobTest
+
+ONE = ["parallel.pp=1", "parallel.vpp=1", "parallel.ep=1"]
+
+
+class Bench(JobTest):
+    def bench(self, *arguments, ranks=0):
+        if ranks and SANITIZER == "thread":
+            self.skipTest("the MPI library is not instrumented for ThreadSanitizer")
+        launch = [MPIRUN, "-np", str(ranks), "--bind-to", "none"] if ranks else []
+        job = Job([*launch, TANDEM, "bench", *arguments, "--repeats", "2"],
+                  env=dict(ENVIRONMENT, ASAN_OPTIONS="detect_leaks=0"))
+        self.addCleanup(job.kill)
+        return job
+
+    def rows(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            report = json.load(file)
+        for row in report["limits"] + report["rows"]:
+            self.assertTrue(math.isfinite(row["ms"]) and row["ms"] > 0, row)
+        return report
+
+    def test_rows_go_to_the_terminal_and_to_a_file(self):
+        self.require_end(self.bench("gemm", self.config, "--json", self.path("gemm.json"), *ONE), 0,
+                         "limit", "qkv", "bwd_weight", "TFLOP/s")
+        report = self.rows("gemm.json")
+        qkv = next(row for row in report["rows"] if row["group"] == "qkv")
+        # 16 tokens, hidden 32, 2 heads and 2 times 1 of 16: 64 columns
+        self.assertEqual((qkv["shape"], qkv["flops"]), ("16 x 64 x 32", 2 * 16 * 64 * 32))
+        self.assertIn("bench gemm", report["command"])
+        self.assertIn("cpu", report["device"])
+        self.assertRegex(report["date"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertEqual(report["config"]["model"]["hidden"], 32)
+
+    def test_without_a_file_overrides_stand_alone(self):
+        self.require_end(self.bench("attention", "train.device=cpu", "train.seq_len=64"), 0, "fwd")
+
+    def test_ranks_as_processes(self):
+        self.require_end(self.bench("slice", self.config, "--json", self.path("slice.json"),
+                                    ranks=4), 0, "median")
+        self.assertEqual(self.rows("slice.json")["ranks"], 4)
+        self.require_end(self.bench("alltoall", self.config, "--json", self.path("a.json"),
+                                    ranks=3), 0, "64 KiB")
+        for row in self.rows("a.json")["rows"]:
+            self.assertGreater(row["slowdown"], 0)
+
+    def test_wrong_use_ends_with_2_and_says_what_helps(self):
+        for arguments, says in (
+                (["lyaer"], "did you mean layer"),
+                (["gemm", "nowhere.json"], "nowhere.json"),
+                (["gemm", "model.hiden=8"], "did you mean model.hidden"),
+                (["grouped", "model.experts=0"], "no experts"),
+                (["layer", "--ranks", "2"], "one rank"),
+                (["slice", self.config], "start 4 ranks|ranks"),
+                (["gemm", "train.device=cpu", "--json"], "--json"),
+                ([], "NAME")):
+            with self.subTest(arguments=arguments):
+                job = Job([TANDEM, "bench", *arguments])
+                self.addCleanup(job.kill)
+                self.require_end(job, 2, says)
+
+    def test_a_file_that_cannot_be_written_ends_with_3(self):
+        self.require_end(self.bench("attention", self.config, *ONE, "--json",
+                                    self.path("no/such/folder.json")), 3, "cannot be written")
+
+
+if __name__ == "__main__":
+    unittest.main()
