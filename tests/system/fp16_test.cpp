@@ -101,6 +101,14 @@ TEST_CASE("a scale that is too high costs steps and nothing else") {
     CHECK(std::all_of(found.begin() + third, found.end(), [](float x) { return x == 0.0F; }));
   }
 
+  // The first step that is taken is AdamW's first: bias correction makes it one rate long.
+  float longest = 0.0F;
+  for (const auto& [name, values] : read_state(step_folder(high, skipped + 1), {}))
+    for (std::size_t i = 0; i < values.size() / 3; ++i)
+      longest = std::max(longest, std::abs(values[i] - untouched.at(name)[i]));
+  const double rate = overflowed.steps[static_cast<std::size_t>(skipped)].lr;
+  CHECK(static_cast<double>(longest) == Approx(rate).epsilon(0.05));
+
   // ...and from there it is the run that has the fitting scale from its beginning.
   copy_step(high, fitting, skipped);
   const Overrides fixed = {fmt::format("optimizer.loss_scale={}", last.loss_scale),
