@@ -6,7 +6,8 @@
 For every dispatch_fwd in whose pair an experts_bwd_input runs, the gap is the time from the moment
 its rows are there and its lane is free (the later end of attention_fwd of its layer and micro-batch
 and of the all-to-all before it) to its start. Between the two the ranks exchange their counts, which
-takes longer where a peer is late; the wait is the gap without that. Prints medians; the last word is
+takes longer where a peer is late; the wait is the gap without that. Prints the dispatch of the first
+trace whose exchange is shortest, as the clearest to look at, and medians over all; the last word is
 the wait over experts_bwd_input.
 """
 
@@ -37,7 +38,7 @@ def last_before(spans, limit):
 
 
 def gaps_of(spans):
-    """(gap, wait, experts_bwd_input of the pair) of every paired dispatch, in microseconds."""
+    """(gap, wait, experts_bwd_input of the pair, label) of every paired dispatch, in microseconds."""
     transfers = [s for s in spans if s["lane"] == "ep" and s["name"] != "counts_fwd"]
     gaps = []
     for dispatch in (s for s in spans if s["name"] == "dispatch_fwd"):
@@ -56,17 +57,21 @@ def gaps_of(spans):
         experts = following[0]
         gap = dispatch["begin"] - ready
         wait = gap - (counts["end"] - counts["begin"])
-        gaps.append((gap, wait, experts["end"] - experts["begin"]))
+        label = f"dispatch_fwd L{dispatch['layer']} mb{dispatch['mb']}"
+        gaps.append((gap, wait, experts["end"] - experts["begin"], label))
     return gaps
 
 
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    gaps = [gap for path in sys.argv[1:] for gap in gaps_of(spans_of(path))]
+    by_trace = [gaps_of(spans_of(path)) for path in sys.argv[1:]]
+    gaps = [gap for trace in by_trace for gap in trace]
     if not gaps:
         sys.exit("no dispatch_fwd beside an experts_bwd_input: trace a whole step with overlap on")
-    gap, wait, experts = (statistics.median(column) for column in zip(*gaps))
+    if by_trace[0]:
+        print("clearest:", min(by_trace[0], key=lambda row: row[0] - row[1])[3])
+    gap, wait, experts = (statistics.median(column) for column in list(zip(*gaps))[:3])
     print(f"{len(gaps)} paired dispatches: median gap {gap / 1e3:.3f} ms, wait {wait / 1e3:.3f} ms, "
           f"experts_bwd_input {experts / 1e3:.3f} ms; wait over experts {wait / experts:.3f}")
 

@@ -12,9 +12,8 @@ tandem="${TANDEM:-}"
 for candidate in "$root/build-gpu/tandem" "$root/build/tandem"; do
   [ -n "$tandem" ] || [ ! -x "$candidate" ] || tandem="$candidate"
 done
-[ -x "$tandem" ] || fail "build first (./scripts/run.sh), or say TANDEM=path/to/tandem"
+[ -n "$tandem" ] && [ -x "$tandem" ] || fail "build first (./scripts/run.sh), or say TANDEM=path/to/tandem"
 out="${OUT:-$root/docs/img}"
-node="${NODE:-dispatch_fwd L1 mb3}"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
@@ -39,11 +38,12 @@ picture() {
   "${run[@]}" "${common[@]}" "${model[@]}" "overlap.events=$events" "logging.trace=$work/$name" "$@" \
     >"$work/$name.log" 2>&1 || { cat "$work/$name.log" >&2; fail "the $name run failed"; }
   say "$name"
+  local lines node
+  lines="$(python3 "$root/scripts/dispatch_gap.py" "$work/$name"-rank*.json)"
+  node="${NODE:-$(sed -n 's/^clearest: //p' <<<"$lines")}"
   "$tandem" trace "$work/$name-rank0.json" --around "$node" --svg "$out/overlap_$name.svg"
-  local line
-  line="$(python3 "$root/scripts/dispatch_gap.py" "$work/$name"-rank*.json)"
-  printf '%s: %s\n' "$name" "$line"
-  ratio="${line##* }"
+  printf '%s: %s\n' "$name" "$lines"
+  ratio="${lines##* }"
 }
 # holds CONDITION: of numbers.
 holds() { awk "BEGIN { exit !($1) }"; }
