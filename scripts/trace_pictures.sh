@@ -22,9 +22,10 @@ common=(train.steps=5 train.micro_batch=1 parallel.pp=1 model.layers=4 model.top
         logging.trace_begin=4 logging.trace_steps=1)
 if [ "$(gpus)" -gt 0 ]; then
   run=("$tandem" train "$root/configs/smoke.json")
-  model=(train.device=cuda train.dtype=bf16 parallel.dp=1 parallel.ep=1 model.hidden=2048
-         model.heads=16 model.kv_heads=4 model.head_dim=128 model.experts=8 model.moe_ffn=2048
-         train.seq_len=8192 train.global_batch=6 train.alltoall_delay_us=2000)
+  # Rows are copied by multiprocessors, so the experts' products leave some of an H200's 132 free.
+  model=(train.device=cuda train.dtype=bf16 train.compute_sms=116 parallel.dp=1 parallel.ep=1
+         model.hidden=2048 model.heads=16 model.kv_heads=4 model.head_dim=128 model.experts=8
+         model.moe_ffn=4096 train.seq_len=16384 train.global_batch=6 train.alltoall_delay_us=2500)
 else
   run=("$tandem" train "$root/configs/smoke.json" --ranks 2)
   model=(train.device=cpu train.cpu_threads=1 parallel.dp=2 parallel.ep=2 model.hidden=128
