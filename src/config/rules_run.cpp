@@ -70,9 +70,6 @@ void check_training(const RunConfig& config, Violations& out) {
   const TrainConfig& t = config.train;
   const OptimizerConfig& o = config.optimizer;
   check_loss_scale(o, out);
-  if (t.device == DeviceChoice::kCuda && t.alltoall_delay_us > 0)
-    out.add("train.alltoall_delay_us", t.alltoall_delay_us, "only the CPU device models a network",
-            "set it to 0, or train.device=cpu");
   if (o.min_lr > o.lr)
     out.add("optimizer.min_lr", o.min_lr, fmt::format("above optimizer.lr = {}", o.lr),
             fmt::format("give at most {}", o.lr));
@@ -105,6 +102,10 @@ void check_files(const RunConfig& config, Violations& out) {
   if (l.trace_steps > 0 && l.trace_begin >= config.train.steps)
     out.add("logging.trace_begin", l.trace_begin,
             fmt::format("the last step is {}, so no step would be traced", config.train.steps - 1),
+            fmt::format("give at most {}", config.train.steps - 1));
+  if (l.profile_steps > 0 && l.profile_begin >= config.train.steps)
+    out.add("logging.profile_begin", l.profile_begin,
+            fmt::format("the last step is {}, so no step would be profiled", config.train.steps - 1),
             fmt::format("give at most {}", config.train.steps - 1));
 }
 

@@ -183,10 +183,10 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
        1,
        "optimizer.min_loss_scale = 131072: above optimizer.initial_loss_scale = 65536; give at "
        "most 65536"},
-      {{"train.device=cuda", "train.alltoall_delay_us=5"},
+      {{"logging.profile_steps=2", "logging.profile_begin=100"},
        1,
-       "train.alltoall_delay_us = 5: only the CPU device models a network; set it to 0, or "
-       "train.device=cpu"},
+       "logging.profile_begin = 100: the last step is 99, so no step would be profiled; give at "
+       "most 99"},
       {{"optimizer.min_lr=1"},
        1,
        "optimizer.min_lr = 1: above optimizer.lr = 0.001; give at most 0.001"},
@@ -275,6 +275,9 @@ TEST_CASE("what is unusual but sound is accepted") {
       {{"data.kind=text", "data.train=a", "train.eval_every=5"}, 1},
       {{"data.kind=megatron", "data.train=a", "data.split=99.5,0.5,0", "train.eval_every=5"}, 1},
       {{"train.device=cpu", "train.alltoall_delay_us=100"}, 1},
+      {{"train.device=cuda", "train.alltoall_delay_us=100", "train.compute_sms=124"}, 1},
+      {{"logging.profile_steps=2", "logging.profile_begin=99"}, 1},
+      {{"logging.profile_begin=1000"}, 1},  // no window is asked for
   };
   for (const auto& [overrides, world] : sound) {
     const std::vector<std::string> all = found(overrides, world);
