@@ -14,27 +14,42 @@ class Products {
  public:
   Products(Tensors& tensors, DType dtype) : tensors_(tensors), dtype_(dtype) {}
 
-  // y [tokens, out] = x [tokens, in] W^T in all three phases. `result`: dtype of y; `gradient`: of
-  // d_y and what is multiplied with it.
-  void linear(const std::string& name, std::int64_t tokens, std::int64_t out, std::int64_t in,
-              DType result, DType gradient) {
-    const View w = tensors_.normal(dtype_, out, in, kWeightScale);
+  // y [tokens, out] = x [tokens, in] W^T; `result`: dtype of y.
+  void forward(const std::string& name, std::int64_t tokens, std::int64_t out, std::int64_t in,
+               DType result) {
     list_.push_back(candidate(name, "fwd",
                               ops::Gemm{.a = tensors_.normal(dtype_, tokens, in),
-                                        .b = w,
+                                        .b = tensors_.normal(dtype_, out, in, kWeightScale),
                                         .c = tensors_.normal(result, tokens, out),
                                         .trans_b = true}));
-    const View d_y = tensors_.normal(gradient, tokens, out);
+  }
+
+  // d_x = d_y W and d_W (f32) += d_y^T x; `accumulate` false: d_W = d_y^T x.
+  void backward(const std::string& name, std::int64_t tokens, std::int64_t out, std::int64_t in,
+                bool accumulate = true) {
     list_.push_back(candidate(name, "bwd_input",
-                              ops::Gemm{.a = d_y,
-                                        .b = tensors_.normal(gradient, out, in, kWeightScale),
-                                        .c = tensors_.normal(gradient, tokens, in)}));
+                              ops::Gemm{.a = tensors_.normal(dtype_, tokens, out),
+                                        .b = tensors_.normal(dtype_, out, in, kWeightScale),
+                                        .c = tensors_.normal(dtype_, tokens, in)}));
     list_.push_back(candidate(name, "bwd_weight",
-                              ops::Gemm{.a = tensors_.normal(gradient, tokens, out),
-                                        .b = tensors_.normal(gradient, tokens, in),
+                              ops::Gemm{.a = tensors_.normal(dtype_, tokens, out),
+                                        .b = tensors_.normal(dtype_, tokens, in),
                                         .c = tensors_.normal(DType::kF32, out, in),
                                         .trans_a = true,
-                                        .accumulate = true}));
+                                        .accumulate = accumulate}));
+  }
+
+  void linear(const std::string& name, std::int64_t tokens, std::int64_t out, std::int64_t in) {
+    forward(name, tokens, out, in, dtype_);
+    backward(name, tokens, out, in);
+  }
+
+  // Logits are fp32. Where the storage is narrower, their gradient comes in two halves, side by
+  // side.
+  void router(std::int64_t tokens, std::int64_t experts, std::int64_t hidden) {
+    const bool halves = dtype_ != DType::kF32;
+    forward("router", tokens, experts, hidden, DType::kF32);
+    backward("router", tokens, halves ? 2 * experts : experts, hidden, !halves);
   }
 
   std::vector<Candidate> take() { return std::move(list_); }
@@ -57,16 +72,16 @@ Measured bench_gemm(Device& device, Stream& stream, const RunConfig& config, int
   const ModelDims d = make_dims(config);
   Tensors tensors(device, stream);
   Products products(tensors, d.dtype);
-  products.linear("qkv", d.tokens, d.qkv_width(), d.hidden, d.dtype, d.dtype);
-  products.linear("attention out", d.tokens, d.hidden, d.q_width(), d.dtype, d.dtype);
-  if (d.experts > 0)  // its gradients are fp32 in every dtype
-    products.linear("router", d.tokens, d.experts, d.hidden, DType::kF32, DType::kF32);
+  products.linear("qkv", d.tokens, d.qkv_width(), d.hidden);
+  products.linear("attention out", d.tokens, d.hidden, d.q_width());
+  if (d.experts > 0) products.router(d.tokens, d.experts, d.hidden);
   if (has_dense_layer(config.model)) {
-    products.linear("mlp gate_up", d.tokens, 2 * d.dense_ffn, d.hidden, d.dtype, d.dtype);
-    products.linear("mlp down", d.tokens, d.hidden, d.dense_ffn, d.dtype, d.dtype);
+    products.linear("mlp gate_up", d.tokens, 2 * d.dense_ffn, d.hidden);
+    products.linear("mlp down", d.tokens, d.hidden, d.dense_ffn);
   }
   const std::int64_t chunk = std::clamp<std::int64_t>(config.train.loss_chunk_tokens, 1, d.tokens);
-  products.linear("head chunk", chunk, d.vocab, d.hidden, DType::kF32, d.dtype);
+  products.forward("head chunk", chunk, d.vocab, d.hidden, DType::kF32);
+  products.backward("head chunk", chunk, d.vocab, d.hidden);
   return measure(device, stream, d.dtype, repeats, products.take());
 }
 

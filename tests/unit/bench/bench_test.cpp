@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "benches.h"
 #include "tandem/base/error.h"
@@ -87,6 +88,20 @@ TEST_CASE("the products of a layer cost what the model says its nodes cost") {
       CHECK(flops_of(report, group) == node_flops(kind, phase, true, dims, routed));
       CHECK(flops_of(report, group, true) == flops_of(report, group));
     }
+  }
+}
+
+TEST_CASE("bench gemm times the products the node bodies launch") {
+  for (const char* dtype : {"train.dtype=fp32", "train.dtype=bf16"}) {
+    const RunConfig config = smoke({"parallel.ep=1", "model.first_k_dense=1", dtype}, 1);
+    const auto products = [&](Kind kind) {  // shape and bytes of each, without repetition
+      std::set<std::pair<std::string, double>> all;
+      for (const bench::Row& row : run(kind, config).rows)
+        if (kind == Kind::kGemm || row.name == "gemm") all.emplace(row.shape, row.bytes);
+      return all;
+    };
+    INFO(dtype);
+    CHECK(products(Kind::kGemm) == products(Kind::kLayer));
   }
 }
 
