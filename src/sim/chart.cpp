@@ -224,10 +224,11 @@ class Picture {
     if (length_ <= 0.0) return "";
     std::string out;
     const double step = tick_step(length_);
-    // Sums of many steps are inexact: a tick at an end must not be lost to that.
+    // Sums of many steps are inexact: a tick at an end must not be lost to that. Adding zero turns
+    // a negative zero, which would be printed so, into zero.
     const double slack = 1e-9 * length_;
-    for (double k = std::ceil((chart_.begin_us - slack) / step); k * step <= chart_.end_us + slack;
-         ++k) {
+    for (double k = std::ceil((chart_.begin_us - slack) / step) + 0.0;
+         k * step <= chart_.end_us + slack; ++k) {
       out += fmt::format(
           "<line x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" "
           "class=\"g\"/><text x=\"{0:.1f}\" y=\"{3:.1f}\" class=\"a\">{4}</text>\n",

@@ -202,6 +202,7 @@ TEST_CASE("the picture scales, names its stages and escapes its title") {
   for (const char* word : {">stage 0<", ">stage 1<", ">compute<", ">ep<", ">send_fwd<"})
     CHECK(svg.find(word) != std::string::npos);
   CHECK(svg.find("nan") == std::string::npos);
+  CHECK(svg.find(">-0 ") == std::string::npos);
   CHECK(svg.find("experts bwd_weight") != std::string::npos);
   // Tags are closed: as many <text as </text>.
   const auto count = [&](const std::string& word) {
