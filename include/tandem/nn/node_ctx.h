@@ -60,7 +60,6 @@ struct NodeCtx {
   bool moe;
   bool training;             // false: evaluation, the head computes the loss only
   // Both times the factor of fp16's loss scaling:
-  // Both times the factor of fp16's loss scaling:
   float loss_scale;          // 1 / tokens of the global batch: dL/d(loss of one token)
   float aux_scale;           // 1 / micro-batches of the global batch
   View loss;                 // head: f32 [1], += sum of token losses
