@@ -1,5 +1,5 @@
-// All ranks send one another equally many rows, as the expert all-to-alls of a balanced router do;
-// and a large product beside it on another stream.
+// All ranks send one another equally many rows, as the expert all-to-alls of a balanced router do,
+// in every way the communicator has; and a large product beside it on another stream.
 #include <algorithm>
 #include <cmath>
 
@@ -33,9 +33,8 @@ std::string_view transport_name(CommKind kind) {
 // Everything but the size of a message.
 class Exchanger {
  public:
-  Exchanger(World& world, Device& device, Comm& comm, const RunConfig& config)
+  Exchanger(World& world, Device& device, const RunConfig& config)
       : world_(world),
-        comm_(comm),
         lanes_(device, 1),
         ep_(lanes_.stream(Lane::kEp)),
         compute_(lanes_.stream(Lane::kCompute)),
@@ -57,6 +56,9 @@ class Exchanger {
     // hazard: the data before another stream sends it
     compute_.sync();
   }
+
+  // The communicator from now on; its stream is this object's, so it goes before this.
+  void use(Comm& comm) { comm_ = &comm; }
 
   [[nodiscard]] std::int64_t largest() const { return largest_; }
   [[nodiscard]] std::int64_t row_bytes() const { return row_bytes_; }
@@ -93,16 +95,16 @@ class Exchanger {
  private:
   // Each call other rows of the buffers, so that caches do not help.
   void exchange(std::int64_t rows) {
-    const std::int64_t all = rows * comm_.size();
+    const std::int64_t all = rows * comm_->size();
     const std::int64_t places = std::max<std::int64_t>(1, send_.rows / all);
     const std::int64_t at = next_++ % places * all;
     std::vector<std::vector<RowBlock>> blocks;
-    for (int peer = 0; peer < comm_.size(); ++peer) blocks.push_back({{peer * rows, rows}});
-    comm_.all_to_all(ep_, {{{send_.slice(at, all), recv_.slice(at, all)}}, blocks, blocks});
+    for (int peer = 0; peer < comm_->size(); ++peer) blocks.push_back({{peer * rows, rows}});
+    comm_->all_to_all(ep_, {{{send_.slice(at, all), recv_.slice(at, all)}}, blocks, blocks});
   }
 
   World& world_;
-  Comm& comm_;
+  Comm* comm_ = nullptr;
   Lanes lanes_;  // with the priorities they have in training
   Stream &ep_, &compute_;
   Tensors tensors_;
@@ -118,8 +120,13 @@ int times_to_last(double wanted_us, double one_us) {
       std::clamp(std::ceil(wanted_us / std::max(one_us, 1.0)), 1.0, kMostInBatch));
 }
 
+// Rows of a message of `size` bytes a rank in all.
+std::int64_t rows_to_each(const Exchanger& exchanger, std::int64_t size, int ranks) {
+  return std::max<std::int64_t>(1, size / exchanger.row_bytes() / ranks);
+}
+
 Row measure_size(Exchanger& exchanger, std::int64_t size, int ranks, int repeats) {
-  const std::int64_t rows = std::max<std::int64_t>(1, size / exchanger.row_bytes() / ranks);
+  const std::int64_t rows = rows_to_each(exchanger, size, ranks);
   double one_us = 0, product_us = 0;
   for (int i = 0; i < kWarmUpRounds; ++i) {
     one_us = exchanger.exchange_us(rows, 1);
@@ -151,19 +158,33 @@ Row measure_size(Exchanger& exchanger, std::int64_t size, int ranks, int repeats
   return row;
 }
 
+// The ways NCCL has; other kinds have one.
+std::vector<AllToAllPath> paths_of(const CommOptions& options, int ranks) {
+  if (options.kind != CommKind::kNccl || ranks == 1) return {AllToAllPath::kPlain};
+  return {AllToAllPath::kPlain, AllToAllPath::kWindow, AllToAllPath::kPadded,
+          AllToAllPath::kPaddedCopies};
+}
+
 }  // namespace
 
 AllToAllRows alltoall_rows(World& world, Device& device, const RunConfig& config, int repeats,
                            Log& log) {
-  const CommOptions options = choose_comm(world, config.train, device, log);
+  CommOptions options = choose_comm(world, config, device, log);
   std::vector<int> everyone;
   for (int rank = 0; rank < world.size(); ++rank) everyone.push_back(rank);
-  const auto comm = world.make_comm(everyone, "bench", options);
   AllToAllRows out{std::string(transport_name(options.kind)), {}};
   abort_on_error(world, [&] {
-    Exchanger exchanger(world, device, *comm, config);
-    for (std::int64_t size = kSmallest; size <= exchanger.largest(); size *= 4)
-      out.rows.push_back(measure_size(exchanger, size, world.size(), repeats));
+    Exchanger exchanger(world, device, config);
+    for (const AllToAllPath path : paths_of(options, world.size()))
+      for (std::int64_t size = kSmallest; size <= exchanger.largest(); size *= 4) {
+        options.path = path;  // boxes of one message: padding then costs nothing
+        options.box_bytes = static_cast<std::size_t>(
+            rows_to_each(exchanger, size, world.size()) * exchanger.row_bytes());
+        const auto comm = world.make_comm(everyone, "bench", options);
+        exchanger.use(*comm);
+        out.rows.push_back(measure_size(exchanger, size, world.size(), repeats));
+        out.rows.back().group = fmt::format("all-to-all, {}", name_of(path));
+      }
   });
   return out;
 }

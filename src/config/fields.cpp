@@ -27,6 +27,9 @@ constexpr Choice kDevices[] = {choice("auto", DeviceChoice::kAuto),
                                choice("cuda", DeviceChoice::kCuda)};
 constexpr Choice kComms[] = {choice("auto", CommChoice::kAuto), choice("nccl", CommChoice::kNccl),
                              choice("staged", CommChoice::kStaged)};
+constexpr Choice kAllToAlls[] = {choice("auto", AllToAllChoice::kAuto),
+                                 choice("plain", AllToAllChoice::kPlain),
+                                 choice("window", AllToAllChoice::kWindow)};
 constexpr Choice kLogFormats[] = {choice("text", LogFormat::kText),
                                   choice("json", LogFormat::kJson),
                                   choice("megatron", LogFormat::kMegatron)};
@@ -154,6 +157,10 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
   add("comm", one_of(t.comm, kComms), kAny, "",
       "What carries GPU memory between ranks: NCCL, or copies through host memory (`staged`), by "
       "which ranks can share a GPU; `auto` prefers NCCL");
+  add("alltoall", one_of(t.alltoall, kAllToAlls), kAny, "",
+      "How NCCL carries expert all-to-alls: between the buffers themselves (`plain`), or through "
+      "memory registered on all GPUs (`window`), which disturbs kernels beside them less; `auto` "
+      "takes the faster of the two as measured");
   add("nccl_max_ctas", &t.nccl_max_ctas, {0, 64}, "blocks",
       "Thread blocks a transfer of NCCL may take from the GPU; 0 for NCCL's own choice");
   add("compute_sms", &t.compute_sms, kFromZero, "multiprocessors",

@@ -18,10 +18,11 @@ std::unique_ptr<Comm> make_edge(World& world, const RankGrid& grid, int from, in
 }  // namespace
 
 RankComms make_rank_comms(World& world, const RankGrid& grid, bool tied_embeddings,
-                          const CommOptions& options) {
+                          CommOptions options) {
   const int rank = world.rank();
   RankComms comms;
   comms.ep = world.make_comm(grid.ep_group(rank), "ep", options);
+  options.path = AllToAllPath::kPlain;  // the others carry no all-to-all
   comms.dense = world.make_comm(grid.dp_group(rank), "dp", options);
   comms.expert = world.make_comm(grid.edp_group(rank), "expert dp", options);
   comms.stages = world.make_comm(grid.pp_group(rank), "stages", options);

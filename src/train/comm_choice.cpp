@@ -7,6 +7,7 @@
 
 #include "tandem/base/build_config.h"
 #include "tandem/base/error.h"
+#include "tandem/model/slot.h"
 #include "tandem/train/device_choice.h"
 
 namespace tandem {
@@ -70,18 +71,39 @@ std::vector<std::string> gather_devices(World& world, const Device& device) {
   return all;
 }
 
+AllToAllPath path_of(AllToAllChoice choice) {
+  return choice == AllToAllChoice::kPlain ? AllToAllPath::kPlain : AllToAllPath::kWindow;
+}
+
+// Rows and their weights that a pair exchanges when the router spreads tokens evenly, and half as
+// much again: most messages then take one round.
+std::size_t box_bytes(const ModelDims& dims) {
+  const auto rows = static_cast<std::size_t>(dims.routed() / dims.ep + 1);
+  const std::size_t row = static_cast<std::size_t>(dims.hidden) * size_of(dims.dtype) + sizeof(float);
+  return rows * row * 3 / 2;
+}
+
 }  // namespace
 
-CommOptions choose_comm(World& world, const TrainConfig& config, const Device& device, Log& log) {
+CommOptions choose_comm(World& world, const RunConfig& run, const Device& device, Log& log) {
+  const TrainConfig& config = run.train;
   const std::vector<std::string> devices = gather_devices(world, device);
   if (device.kind() == DeviceKind::kCpu) return {};
   const Crowd crowd = largest_crowd(devices);
   refuse_threads(world, device, crowd);
   const Choice choice = choose(config.comm, crowd);
+  CommOptions options{.kind = choice.kind, .max_ctas = config.nccl_max_ctas};
+  std::string carried;
+  if (choice.kind == CommKind::kNccl && run.parallel.ep > 1) {
+    options.path = path_of(config.alltoall);
+    options.box_bytes = box_bytes(make_dims(run));
+    carried = fmt::format("; all-to-all: {}", name_of(options.path));
+  }
   if (world.rank() == 0)
-    log.note("comm     {}: {}",
-             choice.kind == CommKind::kNccl ? "NCCL" : "copies through host memory", choice.why);
-  return {.kind = choice.kind, .min_ctas = 0, .max_ctas = config.nccl_max_ctas};
+    log.note("comm     {}: {}{}",
+             choice.kind == CommKind::kNccl ? "NCCL" : "copies through host memory", choice.why,
+             carried);
+  return options;
 }
 
 }  // namespace tandem

@@ -98,7 +98,7 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
       data(open_data(config)),
       lanes(*device, grid.pp),
       comms(make_rank_comms(world, grid, config.model.tied_embeddings,
-                            choose_comm(world, config.train, *device, log))),
+                            choose_comm(world, config, *device, log))),
       params(*device, lanes.stream(Lane::kCompute),
              make_params(config, grid, partition, world.rank()), config.train.dtype,
              config.train.seed),

@@ -29,6 +29,14 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+std::string way_out_of_fp16(const LossScaler& scaler) {
+  if (!scaler.active()) return "";
+  return fmt::format(
+      "; the loss scale was {}: give fp16 a lower optimizer.loss_scale or "
+      "optimizer.min_loss_scale, or set train.dtype=bf16, whose range is that of fp32",
+      scaler.scale());
+}
+
 // What the picture of a trace says about itself.
 std::string about_run(const RunConfig& config, const Device& device) {
   std::string text = fmt::format(
@@ -39,14 +47,6 @@ std::string about_run(const RunConfig& config, const Device& device) {
   if (config.train.alltoall_delay_us > 0.0)
     text += fmt::format(", all-to-all + {} \u00b5s", config.train.alltoall_delay_us);
   return text + "; " + device.description();
-}
-
-std::string way_out_of_fp16(const LossScaler& scaler) {
-  if (!scaler.active()) return "";
-  return fmt::format(
-      "; the loss scale was {}: give fp16 a lower optimizer.loss_scale or "
-      "optimizer.min_loss_scale, or set train.dtype=bf16, whose range is that of fp32",
-      scaler.scale());
 }
 
 class Trainer {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/base/dtype.h"
@@ -22,9 +23,20 @@ enum class CommKind {
   kNccl,    // GPU memory, by NCCL; every rank has a GPU of its own
 };
 
+// How NCCL carries an all-to-all.
+enum class AllToAllPath {
+  kPlain,         // grouped sends and receives between the buffers themselves
+  kWindow,        // through memory that NCCL knows in advance: symmetric windows
+  kPadded,        // ncclAlltoAll on windows, as much for every pair: for comparison
+  kPaddedCopies,  // the same by the GPU's copy engines where it has some: for comparison
+};
+std::string_view name_of(AllToAllPath path);  // "plain", ...
+
 struct CommOptions {
   CommKind kind = CommKind::kHost;
   int min_ctas = 0, max_ctas = 0;  // thread blocks NCCL's kernels may take; 0 = its own choice
+  AllToAllPath path = AllToAllPath::kPlain;
+  std::size_t box_bytes = 0;  // window and padded: what a pair exchanges at a time
 };
 
 struct RowBlock {

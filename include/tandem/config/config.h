@@ -16,6 +16,7 @@ enum class EventMode { kPerDirection, kShared };        // "per_direction" | "sh
 enum class LrSchedule { kConstant, kCosine, kWsd };     // "constant" | "cosine" | "wsd"
 enum class DataKind { kText, kMegatron, kSynthetic };   // "text" | "megatron" | "synthetic"
 enum class DeviceChoice { kAuto, kCpu, kCuda };         // "auto" | "cpu" | "cuda"
+enum class AllToAllChoice { kAuto, kPlain, kWindow };
 enum class CommChoice { kAuto, kNccl, kStaged };        // "auto" | "nccl" | "staged"
 enum class LogFormat { kText, kJson, kMegatron };       // "text" | "json" | "megatron"
 enum class LayerSpread { kExact, kSpread };             // "exact" | "spread"
@@ -83,6 +84,7 @@ struct TrainConfig {
   int eval_batches = 8;              // micro-batches per data-parallel rank
   int cpu_threads = 0;               // per rank; 0 = cores / ranks on this host
   CommChoice comm = CommChoice::kAuto;  // what carries GPU memory between ranks
+  AllToAllChoice alltoall = AllToAllChoice::kAuto;  // how NCCL carries expert all-to-alls
   int nccl_max_ctas = 0;             // thread blocks of one NCCL communicator; 0 = NCCL's choice
   int compute_sms = 0;               // multiprocessors persistent kernels may fill; 0 = all
   int watchdog_s = 300;              // a step may take this long

@@ -32,6 +32,6 @@ struct RankComms {
 
 // Collective over the world; every rank makes the same calls in the same order.
 RankComms make_rank_comms(World& world, const RankGrid& grid, bool tied_embeddings,
-                          const CommOptions& options = {});
+                          CommOptions options = {});
 
 }  // namespace tandem

@@ -14,9 +14,9 @@ namespace tandem {
 // the wanted device is not there.
 std::unique_ptr<Device> open_device(World& world, const TrainConfig& config, Log& log);
 
-// By the devices of all ranks, which are compared here, and train.comm; the same on every rank.
-// Collective. Throws Error(kUsage) where the devices do not go together or with train.comm. Rank 0
-// logs what GPUs get and why.
-CommOptions choose_comm(World& world, const TrainConfig& config, const Device& device, Log& log);
+// By the devices of all ranks, which are compared here, train.comm and train.alltoall; the same on
+// every rank. Collective. Throws Error(kUsage) where the devices do not go together or with
+// train.comm. Rank 0 logs what GPUs get and why.
+CommOptions choose_comm(World& world, const RunConfig& config, const Device& device, Log& log);
 
 }  // namespace tandem

@@ -11,6 +11,7 @@
 #include "../checked_comm.h"
 #include "../cuda_owners.h"
 #include "copy_runs.h"
+#include "mail_exchange.h"
 #include "nccl_group.h"
 
 namespace tandem {
@@ -51,6 +52,7 @@ class NcclComm : public CheckedComm {
       staging_;    // hazard: every call uses it from the start, in stream order
   CudaMark done_;  // behind the last call
   NcclGroup group_;
+  std::unique_ptr<MailExchange> mail_;  // null: the plain way
 };
 
 }  // namespace tandem

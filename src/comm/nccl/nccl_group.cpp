@@ -65,6 +65,7 @@ void NcclGroup::init(Transport& members, const CommOptions& options) {
   config.commName = name_.c_str();
   if (options.min_ctas > 0) config.minCTAs = options.min_ctas;
   if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
+  if (options.path == AllToAllPath::kPaddedCopies) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
   constexpr const char* kWhat = "ncclCommInitRankConfig";
   {
     const std::lock_guard lock(mutex_);
