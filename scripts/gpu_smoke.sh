@@ -16,7 +16,7 @@ ctest --test-dir "$root/build-gpu" -L gpu --output-on-failure
 # run NAME ARGUMENT...: 20 steps of the smoke model; its losses go to $work/NAME.
 run() {
   local name="$1"; shift
-  "$@" logging.format=json train.steps=20 model.layers=4 >"$work/$name.log" 2>&1 ||
+  "$@" logging.format=json model.layers=4 >"$work/$name.log" 2>&1 ||
     { cat "$work/$name.log" >&2; fail "run $name failed"; }
   sed -n 's/.*"lm loss": \([0-9.e+-]*\).*/\1/p' "$work/$name.log" >"$work/$name"
 }
@@ -34,10 +34,24 @@ run gpu "${smoke[@]}" "${one[@]}" train.device=cuda
 close gpu cpu 1e-4
 run gpu_bf16 "${smoke[@]}" "${one[@]}" train.device=cuda train.dtype=bf16
 close gpu_bf16 gpu 1e-2
+run gpu_fp16 "${smoke[@]}" "${one[@]}" train.device=cuda train.dtype=fp16
+close gpu_fp16 gpu 1e-2
 for change in overlap.enabled=false overlap.events=shared overlap.delay_wgrad=false; do
   run "$change" "${smoke[@]}" "${one[@]}" train.device=cuda train.dtype=bf16 "$change"
   close "$change" gpu_bf16 0
 done
+# half FROM TO: ten steps on one device, saved, and ten more on the other; against twenty on the GPU.
+run whole "${smoke[@]}" "${one[@]}" train.device=cuda optimizer.schedule=constant
+half() {
+  local saved=(optimizer.schedule=constant "checkpoint.dir=$work/$1-$2")
+  run "first_$1" "${smoke[@]}" "${one[@]}" "train.device=$1" "${saved[@]}" train.steps=10
+  run "then_$2" "${smoke[@]}" "${one[@]}" "train.device=$2" "${saved[@]}"
+  cat "$work/first_$1" "$work/then_$2" >"$work/$1-$2-losses"
+  close "$1-$2-losses" whole "$3"
+}
+half cuda cuda 0
+half cpu cuda 1e-4
+half cuda cpu 1e-4
 run four_ranks mpirun -np 4 --bind-to none "${smoke[@]}" parallel.pp=2 parallel.vpp=2 \
   parallel.dp=2 parallel.ep=2 train.device=cuda
 close four_ranks gpu 1e-5
