@@ -60,14 +60,23 @@ std::vector<TimedInstr> Timeline::harvest() {
   std::vector<TimedInstr> spans = std::move(host_waits_);
   host_waits_.clear();
   host_ = -1;
+  // Clocks of devices may count in fp32 from their start; differences within a step stay exact.
+  const Event* first = nullptr;
+  for (const auto& entries : entries_)
+    if (first == nullptr && !entries.empty()) first = entries.front().begin.get();
+  const double first_us = first == nullptr ? 0.0 : first->reached_us();
+  const auto us = [&](const Event& event) { return first_us + event.us_since(*first); };
   for (int lane = 0; lane < kNumLanes; ++lane) {
-    for (Entry& entry : entries_[static_cast<std::size_t>(lane)]) {
-      spans.push_back({static_cast<Lane>(lane), entry.instr, entry.begin->reached_us(),
-                       entry.end->reached_us()});
+    for (Entry& entry : entries_[static_cast<std::size_t>(lane)])
+      spans.push_back(
+          {static_cast<Lane>(lane), entry.instr, us(*entry.begin), us(*entry.end)});
+  }
+  for (auto& entries : entries_) {
+    for (Entry& entry : entries) {
       free_.push_back(std::move(entry.begin));
       free_.push_back(std::move(entry.end));
     }
-    entries_[static_cast<std::size_t>(lane)].clear();
+    entries.clear();
   }
   return spans;
 }

@@ -79,7 +79,7 @@ struct TrainConfig {
   int global_batch = 8;              // sequences; = micro_batch * dp * micro-batches
   int seq_len = 128;
   std::uint64_t seed = 1234;
-  int loss_chunk_tokens = 1024;      // tokens per chunk of the cross-entropy
+  int loss_chunk_tokens = 4096;      // tokens per chunk of the cross-entropy
   int eval_every = 0;                // steps; 0 = never
   int eval_batches = 8;              // micro-batches per data-parallel rank
   int cpu_threads = 0;               // per rank; 0 = cores / ranks on this host

@@ -8,9 +8,10 @@ namespace tandem::cuda::hopper {
 // In the last stage of an expert's rows, the rows of the next expert become zeros, in both
 // operands: a factor of zero would still let their infinities and NaNs through. All consumers
 // together.
+template <Form F>
 __device__ __forceinline__ void clear_rows(unsigned char* stage, int first) {
   const int pieces = (kBoxRow - first) * 8;  // of 16 bytes, in one box; swizzling stays in a row
-  for (int i = threadIdx.x; i < (kLeftBoxes + kRightBoxes) * pieces; i += kConsumers * kGroup)
+  for (int i = threadIdx.x; i < (kLeftBoxes + kRightBoxes<F>)*pieces; i += kConsumers * kGroup)
     *reinterpret_cast<uint4*>(stage + i / pieces * kBoxBytes + first * 128 + i % pieces * 16) =
         make_uint4(0, 0, 0, 0);
   async_fence();  // hazard: these zeros and the products that read them
@@ -20,7 +21,7 @@ __device__ __forceinline__ void clear_rows(unsigned char* stage, int first) {
 
 // Products of one stage for the rows of warpgroup `group`, left running.
 template <Form F, class T>
-__device__ __forceinline__ void multiply_stage(Outputs& d, const unsigned char* stage, int group,
+__device__ __forceinline__ void multiply_stage(Outputs<kTileCols<F>>& d, const unsigned char* stage, int group,
                                                bool first) {
   const std::uint64_t left = operand<kLeftCrossed<F>>(stage + group * kBoxBytes);
   const std::uint64_t right = operand<kRightCrossed<F>>(stage + kLeftBoxes * kBoxBytes);
@@ -46,7 +47,7 @@ __device__ __forceinline__ unsigned char* await_stage(Shared<F>& shared, const T
   // hazard: TMA's writes of this stage before they are read
   Barrier(shared.full[stage.slot]).wait(stage.parity);
   unsigned char* operands = shared.stage[stage.slot];
-  if (F == Form::kWeight && tile.depth - l < kTileDepth) clear_rows(operands, tile.depth - l);
+  if (F == Form::kWeight && tile.depth - l < kTileDepth) clear_rows<F>(operands, tile.depth - l);
   return operands;
 }
 
@@ -64,8 +65,9 @@ __device__ __forceinline__ void skip_tile(Shared<F>& shared, const Tile& tile,
 
 // All products of a tile.
 template <Form F, class T>
-__device__ __forceinline__ void multiply_tile(Outputs& d, Shared<F>& shared, const Tile& tile,
-                                              int group, Cursor<kStages<F>>& stage) {
+__device__ __forceinline__ void multiply_tile(Outputs<kTileCols<F>>& d, Shared<F>& shared,
+                                              const Tile& tile, int group,
+                                              Cursor<kStages<F>>& stage) {
   int running = -1;  // the stage whose products may still be running
   for (int l = 0; l < tile.depth; l += kTileDepth) {
     const unsigned char* operands = await_stage<F>(shared, tile, l, stage);
@@ -89,7 +91,7 @@ __device__ __forceinline__ void consume(Shared<F>& shared, const Maps& maps, con
   TileWalk<F> walk(shared.table, p);
   Cursor<kStages<F>> stage{.parity = 0};
   Cursor<kQueue> slot{.parity = 0};
-  Outputs d;
+  Outputs<kTileCols<F>> d;
   for (;;) {
     // hazard: the producer's write of this slot before it is read
     Barrier(shared.queued[slot.slot]).wait(slot.parity);

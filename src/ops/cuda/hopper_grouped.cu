@@ -114,7 +114,7 @@ bool hopper_grouped(const ops::GroupedGemm& op, CudaStream& stream) {
                         .depth = static_cast<int>(op.x.cols)};
   const Stack x = stack(op.x, 1, hopper::kTileRows);
   const auto* offsets = op.offsets.as<int>();
-  const Stack w = stack(op.w, experts, op.trans_w ? hopper::kTileCols : hopper::kBoxRow);
+  const Stack w = stack(op.w, experts, op.trans_w ? hopper::kTileCols<Form::kForward> : hopper::kBoxRow);
   with_half(op.x.dtype, [&]<class T>() {
     auto* y = op.y.as<T>();
     if (op.trans_w)

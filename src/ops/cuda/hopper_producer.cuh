@@ -10,7 +10,7 @@ namespace tandem::cuda::hopper {
 template <Form F>
 __device__ __forceinline__ void load_stage(unsigned char* stage, const Maps& maps, const Tile& tile,
                                            int l, Barrier full) {
-  full.arrive_expecting(kStageBytes);
+  full.arrive_expecting(kStageBytes<F>);
   if constexpr (kLeftCrossed<F>) {
 #pragma unroll
     for (int i = 0; i < kLeftBoxes; ++i)
@@ -24,7 +24,7 @@ __device__ __forceinline__ void load_stage(unsigned char* stage, const Maps& map
     const int row = F == Form::kWeight ? tile.first_row + l : l;
     const int matrix = F == Form::kWeight ? 0 : tile.expert;
 #pragma unroll
-    for (int i = 0; i < kRightBoxes; ++i)
+    for (int i = 0; i < kRightBoxes<F>; ++i)
       load_box(stage + i * kBoxBytes, maps.right, {tile.col + i * kBoxRow, row, matrix}, full);
   } else {
     load_box(stage, maps.right, {l, tile.col, tile.expert}, full);
@@ -34,7 +34,7 @@ __device__ __forceinline__ void load_stage(unsigned char* stage, const Maps& map
 // Adding to d_w reads it in L2; fetching it there while the products run hides memory's latency.
 __device__ __forceinline__ void prefetch_sums(const CUtensorMap& map, const Tile& tile,
                                               const Problem& p) {
-  for (int col = tile.col; col < min(tile.col + kTileCols, p.cols); col += kAddCols)
+  for (int col = tile.col; col < min(tile.col + kTileCols<Form::kWeight>, p.cols); col += kAddCols)
     for (int row = tile.row; row < min(tile.row + kTileRows, p.height); row += kGroupRows)
       prefetch_box(map, {col, row, tile.expert});
 }

@@ -16,12 +16,15 @@ inline constexpr int kGroupRows = kTileRows / kConsumers;
 inline constexpr int kQueue = 4;  // tiles the producer may be ahead
 inline constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // 64512 of 65536 in all
 
-inline constexpr int kLeftBoxes = kTileRows / kBoxRow, kRightBoxes = kTileCols / kBoxRow;
-inline constexpr int kStageBytes = (kLeftBoxes + kRightBoxes) * kBoxBytes;
+inline constexpr int kLeftBoxes = kTileRows / kBoxRow;
+template <Form F>
+inline constexpr int kRightBoxes = kTileCols<F> / kBoxRow;
+template <Form F>
+inline constexpr int kStageBytes = (kLeftBoxes + kRightBoxes<F>)*kBoxBytes;
 static_assert(kTileDepth == kBoxRow && kGroupRows == kBoxRow);
 
-// d_w leaves through shared memory in boxes of 64 rows of 32 floats, four in flight a warpgroup.
-inline constexpr int kAddCols = 32, kAddBoxes = 4;
+// d_w leaves through shared memory in boxes of 64 rows of 32 floats, a tile's at a time.
+inline constexpr int kAddCols = 32, kAddBoxes = kTileCols<Form::kWeight> / kAddCols;
 
 // What one launch of a stream leaves for the next: zeros. Launches in flight may not share one.
 struct TileCounter {
@@ -37,7 +40,7 @@ inline constexpr int kStages = F == Form::kWeight ? 3 : 4;
 
 template <Form F>
 struct Shared {
-  alignas(1024) unsigned char stage[kStages<F>][kStageBytes];
+  alignas(1024) unsigned char stage[kStages<F>][kStageBytes<F>];
   alignas(1024) unsigned char out[F == Form::kWeight ? kConsumers * kAddBoxes * kBoxBytes
                                                      : kConsumerWarps * 16 * 128];
   std::uint64_t full[kStages<F>], empty[kStages<F>], queued[kQueue], taken[kQueue];

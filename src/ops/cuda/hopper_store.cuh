@@ -23,8 +23,9 @@ __device__ __forceinline__ std::uint32_t rounded_pair(float low, float high) {
 // Rounds to T and stores the rows inside the expert, 64 columns at a time by way of shared
 // memory: a warp's outputs lie in 2-element pieces, memory wants whole lines.
 template <class T>
-__device__ __forceinline__ void store_rows(const Outputs& d, unsigned char* out, T* y,
-                                           const Tile& tile, int group, const Problem& p) {
+__device__ __forceinline__ void store_rows(const Outputs<kTileCols<Form::kForward>>& d,
+                                           unsigned char* out, T* y, const Tile& tile, int group,
+                                           const Problem& p) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
   unsigned char* mine = out + threadIdx.x / kWarp * 16 * 128;  // 16 rows of 64 columns, swizzled
   const auto piece = [&](int row, int eight) {
@@ -33,7 +34,7 @@ __device__ __forceinline__ void store_rows(const Outputs& d, unsigned char* out,
   const int first = tile.row + group * kGroupRows + warp * 16;
   T* rows = y + std::int64_t{tile.first_row + first} * p.cols;
 #pragma unroll
-  for (int q = 0; q < kTileCols / 64; ++q) {
+  for (int q = 0; q < kTileCols<Form::kForward> / 64; ++q) {
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {  // two blocks of 8 columns, each of two blocks of 8 rows
       std::uint32_t r[4];
@@ -58,16 +59,16 @@ __device__ __forceinline__ void store_rows(const Outputs& d, unsigned char* out,
 
 // Adds the outputs to d_w: boxes in shared memory, TMA does the additions and drops what lies
 // outside the expert's matrix.
-__device__ __forceinline__ void add_rows(const Outputs& d, unsigned char* out,
+__device__ __forceinline__ void add_rows(const Outputs<kTileCols<Form::kWeight>>& d, unsigned char* out,
                                          const CUtensorMap& map, const Tile& tile, int group,
                                          const Problem& p) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
   const bool leader = threadIdx.x % kGroup == 0;
   const int row = warp * 16 + lane / 4;  // and 8 below
 #pragma unroll
-  for (int q = 0; q < kTileCols / kAddCols; ++q) {
+  for (int q = 0; q < kAddBoxes; ++q) {
     const int col = tile.col + q * kAddCols;
-    unsigned char* box = out + (group * kAddBoxes + q % kAddBoxes) * kBoxBytes;
+    unsigned char* box = out + (group * kAddBoxes + q) * kBoxBytes;
     // hazard: TMA's reads of the box that was here before the warpgroup overwrites it
     if (leader) wait_boxes_read<kAddBoxes - 1>();
     named_sync<kGroup>(1 + group);

@@ -18,7 +18,11 @@ struct Problem {
   int depth;  // of the sums; without meaning in kWeight, whose depths are the experts' rows
 };
 
-inline constexpr int kTileRows = 128, kTileCols = 256, kTileDepth = 64;
+inline constexpr int kTileRows = 128, kTileDepth = 64;
+// Narrower where the outputs leave through shared memory, so that all of a tile's fit there and the
+// next tile's products run while they drain.
+template <Form F>
+inline constexpr int kTileCols = F == Form::kWeight ? 192 : 256;
 inline constexpr int kMaxExperts = 512;
 
 // Tiles of the experts in one numbering: expert by expert, within one in bands of kBand tiles down
@@ -55,7 +59,7 @@ __device__ __forceinline__ void fill_table(TileTable& table, const int* offsets,
   for (int e = threadIdx.x; e <= p.experts; e += blockDim.x) table.first_row[e] = offsets[e];
   __syncthreads();  // hazard: first rows written before warp 0 takes differences
   if (threadIdx.x < kWarp) {
-    const int lane = threadIdx.x, across = ceil_div(p.cols, kTileCols);
+    const int lane = threadIdx.x, across = ceil_div(p.cols, kTileCols<F>);
     int before = 0;
     if (lane == 0) table.first_tile[0] = 0;
     for (int base = 0; base < p.experts; base += kWarp) {
@@ -81,7 +85,7 @@ template <Form F>
 class TileWalk {
  public:
   __device__ TileWalk(const TileTable& table, const Problem& p)
-      : table_(table), problem_(p), across_(ceil_div(p.cols, kTileCols)) {}
+      : table_(table), problem_(p), across_(ceil_div(p.cols, kTileCols<F>)) {}
 
   [[nodiscard]] __device__ int count() const { return table_.first_tile[problem_.experts]; }
 
@@ -98,7 +102,7 @@ class TileWalk {
             .height = height,
             .depth = F == Form::kWeight ? rows : problem_.depth,
             .row = (band * kBand + in_band % down) * kTileRows,
-            .col = in_band / down * kTileCols};
+            .col = in_band / down * kTileCols<F>};
   }
 
  private:

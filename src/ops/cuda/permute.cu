@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int first = 0; first < blocks; first += kWarp) {
     const int b = first + lane;
     const int count = b < blocks ? block_counts[e * blocks + b] : 0;
-    if (b < blocks) block_counts[e * blocks + b] = row + warp_sum_before(count, lane);
+    const int before = warp_sum_before(count, lane);   // of the whole warp
+    if (b < blocks) block_counts[e * blocks + b] = row + before;
     row += warp_total(count);
   }
 }
