@@ -39,11 +39,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=2, help="rounds of the overlap table")
     parser.add_argument("--steps", type=int, default=6, help="steps of each of its runs")
     parser.add_argument("--delay-steps", type=int, default=500)
+    parser.add_argument("--override", action="append", default=[], metavar="section.key=value",
+                        help="given to every training run, may be repeated")
+    parser.add_argument("--models", default="Qwen3-30B-A3B,Mixtral-8x7B",
+                        help="of the overlap table, comma separated")
     parser.add_argument("--out", default=".", help="folder for logs and traces")
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
     configs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs")
-    jobs = Jobs(os.path.abspath(args.tandem), configs, args.out, args.device, args.gpus)
+    jobs = Jobs(os.path.abspath(args.tandem), configs, args.out, args.device, args.gpus, args.override)
     parts = {
         "layouts": lambda: agree.layouts(jobs),
         "modes": lambda: agree.modes(jobs),
@@ -51,7 +55,7 @@ def main():
         "checkpoints": lambda: agree.checkpoints(jobs),
         "faults": lambda: faults.run(jobs),
         "transports": lambda: transports(jobs, args.out),
-        "overlap": lambda: overlap.run(jobs, args.rounds, args.steps,
+        "overlap": lambda: overlap.run(jobs, args.models.split(","), args.rounds, args.steps,
                                        TINY if args.device == "cpu" else ()),
         "delays": lambda: agree.delays(jobs, args.delay_steps),
     }

@@ -16,14 +16,14 @@ class Failed(Exception):
 class Jobs:
     """Starts jobs of one machine: where the engine is, which device, how many ranks fit."""
 
-    def __init__(self, tandem, configs, work, device, gpus):
+    def __init__(self, tandem, configs, work, device, gpus, overrides=()):
         self.tandem, self.configs, self.work = tandem, configs, work
-        self.device, self.gpus = device, gpus
+        self.device, self.gpus, self.overrides = device, gpus, overrides
 
     def command(self, ranks, config, *overrides):
         mpirun = ["mpirun", "-np", str(ranks), "--bind-to", "none"] if ranks > 1 else []
         return [*mpirun, self.tandem, "train", os.path.join(self.configs, config),
-                f"train.device={self.device}", *overrides]
+                f"train.device={self.device}", *self.overrides, *overrides]
 
     def start(self, name, ranks, config, *overrides):
         return Job(self.command(ranks, config, *overrides), os.path.join(self.work, name + ".log"))

@@ -13,6 +13,7 @@ MODES = {
     "shared event": ("overlap.events=shared", "overlap.delay_wgrad=false"),
     "pair per direction": ("overlap.delay_wgrad=false",),
     "pair + delayed weight gradients": ("overlap.delay_wgrad=true",),
+    "the same, plain all-to-all": ("overlap.delay_wgrad=true", "train.alltoall=plain"),
 }
 KEYS = ("iteration-time", "tokens-per-second", "throughput", "alltoall-hidden-share",
         "alltoall-exposed-ms", "host-wait-ms")
@@ -23,9 +24,11 @@ def slices(gpus):
             "Mixtral-8x7B": ("mixtral-8x7b.json", "model.layers=4" if gpus <= 2 else "model.layers=8")}
 
 
-def run(jobs, rounds, steps, tiny):
+def run(jobs, models, rounds, steps, tiny):
     """Interleaved rounds; medians over the steps after two of warm-up, then over the rounds."""
     for model, (config, *shape) in slices(jobs.gpus).items():
+        if model not in models:
+            continue
         layout = (f"parallel.dp={jobs.gpus}", f"parallel.ep={jobs.gpus}",
                   f"train.global_batch={8 * jobs.gpus}", f"train.steps={steps}")
         seen = {mode: [] for mode in MODES}

@@ -86,11 +86,11 @@ __device__ __forceinline__ void multiply_tile(Outputs<kTileCols<F>>& d, Shared<F
 
 // Both consumer warpgroups, until the producer queues a number past the last tile.
 template <Form F, class T>
-__device__ __forceinline__ void consume(Shared<F>& shared, const Maps& maps, const Problem& p, T* y,
-                                        int group) {
+__device__ __forceinline__ void consume(Shared<F>& shared, const Problem& p, T* y, int group) {
   TileWalk<F> walk(shared.table, p);
   Cursor<kStages<F>> stage{.parity = 0};
   Cursor<kQueue> slot{.parity = 0};
+  std::uint32_t drained = 1;  // parity of the boxes' last draining
   Outputs<kTileCols<F>> d;
   for (;;) {
     // hazard: the producer's write of this slot before it is read
@@ -107,13 +107,12 @@ __device__ __forceinline__ void consume(Shared<F>& shared, const Maps& maps, con
     }
     multiply_tile<F, T>(d, shared, tile, group, stage);
     if constexpr (F == Form::kWeight) {
-      add_rows(d, shared.out, maps.out, tile, group, p);
+      fill_boxes(d, shared, group, drained);
+      drained ^= 1;
     } else {
       store_rows(d, shared.out, y, tile, group, p);
     }
   }
-  // hazard: TMA's additions to d_w and whoever reads it after this kernel
-  if (F == Form::kWeight && threadIdx.x % kGroup == 0) wait_boxes_written();
 }
 
 }  // namespace tandem::cuda::hopper

@@ -3,10 +3,11 @@
 //
 // One producer thread draws tiles, hands them to the consumers through a short queue, and loads the
 // operands stage by stage; each consumer warpgroup multiplies 64 of the tile's 128 rows and stores
-// them. Every output is written by one block, so the order of all sums is fixed.
+// them, or leaves them to one thread that adds them to d_w meanwhile. Every output is written by one block, so the order of all sums is fixed.
 #pragma once
 
 #include "hopper_consumer.cuh"
+#include "hopper_drain.cuh"
 #include "hopper_producer.cuh"
 
 namespace tandem::cuda::hopper {
@@ -19,7 +20,11 @@ __device__ __forceinline__ void init_barriers(Shared<F>& shared) {
   }
   for (int i = 0; i < kQueue; ++i) {
     Barrier(shared.queued[i]).init(1);
-    Barrier(shared.taken[i]).init(kConsumerWarps);
+    Barrier(shared.taken[i]).init(kQueueReaders<F>);
+  }
+  for (int i = 0; i < kBoxes<F>; ++i) {
+    Barrier(shared.filled[i]).init(kGroup / kWarp);
+    Barrier(shared.drained[i]).init(1);
   }
   barrier_init_fence();  // hazard: the barriers' first state and TMA's first arrival
 }
@@ -49,9 +54,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (group == kConsumers) {
     shrink_registers<kProducerRegisters>();
     if (threadIdx.x == kConsumers * kGroup) produce<F>(shared, maps, p, counter);
+    if constexpr (F == Form::kWeight)
+      if (threadIdx.x == kConsumers * kGroup + kWarp) drain(shared, maps.out, p);
   } else {
     grow_registers<kConsumerRegisters>();
-    consume<F, T>(shared, maps, p, y, group);
+    consume<F, T>(shared, p, y, group);
   }
 #endif
 }

@@ -32,12 +32,28 @@ __device__ __forceinline__ void load_stage(unsigned char* stage, const Maps& map
 }
 
 // Adding to d_w reads it in L2; fetching it there while the products run hides memory's latency.
-__device__ __forceinline__ void prefetch_sums(const CUtensorMap& map, const Tile& tile,
-                                              const Problem& p) {
-  for (int col = tile.col; col < min(tile.col + kTileCols<Form::kWeight>, p.cols); col += kAddCols)
-    for (int row = tile.row; row < min(tile.row + kTileRows, p.height); row += kGroupRows)
-      prefetch_box(map, {col, row, tile.expert});
-}
+// A tile's boxes one after the other, some with every stage.
+class SumsAhead {
+ public:
+  __device__ SumsAhead(const CUtensorMap& map, const Tile& tile, const Problem& p)
+      : map_(map),
+        tile_(tile),
+        down_(ceil_div(min(kTileRows, p.height - tile.row), kGroupRows)),
+        boxes_(down_ * ceil_div(min(kTileCols<Form::kWeight>, p.cols - tile.col), kAddCols)),
+        share_(ceil_div(boxes_, ceil_div(tile.depth, kTileDepth))) {}
+
+  __device__ void next() {
+    for (const int end = min(boxes_, next_ + share_); next_ < end; ++next_)
+      prefetch_box(map_, {tile_.col + next_ / down_ * kAddCols,
+                          tile_.row + next_ % down_ * kGroupRows, tile_.expert});
+  }
+
+ private:
+  const CUtensorMap& map_;
+  const Tile& tile_;
+  const int down_, boxes_, share_;
+  int next_ = 0;
+};
 
 // One thread. The first tile is the block's own number, the others are drawn: a block that runs
 // slowly, because its processor is shared, gets fewer.
@@ -56,11 +72,12 @@ __device__ __forceinline__ void produce(Shared<F>& shared, const Maps& maps, con
     if (number >= walk.count()) break;  // queued as well: it ends the consumers
     const int next = static_cast<int>(gridDim.x + atomicAdd(&counter->drawn, 1U));
     const Tile tile = walk.at(number);
-    if constexpr (F == Form::kWeight) prefetch_sums(maps.out, tile, p);
+    [[maybe_unused]] SumsAhead sums(maps.out, tile, p);
     for (int l = 0; l < tile.depth; l += kTileDepth) {
       // hazard: the consumers' products from this stage before it is loaded again
       Barrier(shared.empty[stage.slot]).wait(stage.parity);
       load_stage<F>(shared.stage[stage.slot], maps, tile, l, Barrier(shared.full[stage.slot]));
+      if constexpr (F == Form::kWeight) sums.next();
       stage.next();
     }
     number = next;

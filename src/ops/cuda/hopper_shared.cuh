@@ -25,6 +25,11 @@ static_assert(kTileDepth == kBoxRow && kGroupRows == kBoxRow);
 
 // d_w leaves through shared memory in boxes of 64 rows of 32 floats, a tile's at a time.
 inline constexpr int kAddCols = 32, kAddBoxes = kTileCols<Form::kWeight> / kAddCols;
+template <Form F>
+inline constexpr int kBoxes = F == Form::kWeight ? kConsumers * kAddBoxes : 0;
+// Warps that read the queue: the consumers' and, for kWeight, the one that drains the boxes.
+template <Form F>
+inline constexpr int kQueueReaders = kConsumerWarps + (F == Form::kWeight ? 1 : 0);
 
 // What one launch of a stream leaves for the next: zeros. Launches in flight may not share one.
 struct TileCounter {
@@ -41,9 +46,10 @@ inline constexpr int kStages = F == Form::kWeight ? 3 : 4;
 template <Form F>
 struct Shared {
   alignas(1024) unsigned char stage[kStages<F>][kStageBytes<F>];
-  alignas(1024) unsigned char out[F == Form::kWeight ? kConsumers * kAddBoxes * kBoxBytes
+  alignas(1024) unsigned char out[F == Form::kWeight ? kBoxes<F> * kBoxBytes
                                                      : kConsumerWarps * 16 * 128];
   std::uint64_t full[kStages<F>], empty[kStages<F>], queued[kQueue], taken[kQueue];
+  std::uint64_t filled[kBoxes<F> + 1], drained[kBoxes<F> + 1];  // by box; the last is not used
   volatile int queue[kQueue];
   TileTable table;
 };

@@ -1,4 +1,4 @@
-// How a consumer warpgroup of the grouped products hands its outputs to memory. Private.
+// How a consumer warpgroup of the grouped products hands its outputs over. Private.
 #pragma once
 
 #include "hopper_shared.cuh"
@@ -57,21 +57,18 @@ __device__ __forceinline__ void store_rows(const Outputs<kTileCols<Form::kForwar
   }
 }
 
-// Adds the outputs to d_w: boxes in shared memory, TMA does the additions and drops what lies
-// outside the expert's matrix.
-__device__ __forceinline__ void add_rows(const Outputs<kTileCols<Form::kWeight>>& d, unsigned char* out,
-                                         const CUtensorMap& map, const Tile& tile, int group,
-                                         const Problem& p) {
+// Fills the warpgroup's boxes with the outputs. `parity` is that of the boxes' last draining.
+__device__ __forceinline__ void fill_boxes(const Outputs<kTileCols<Form::kWeight>>& d,
+                                           Shared<Form::kWeight>& shared, int group,
+                                           std::uint32_t parity) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
-  const bool leader = threadIdx.x % kGroup == 0;
   const int row = warp * 16 + lane / 4;  // and 8 below
 #pragma unroll
   for (int q = 0; q < kAddBoxes; ++q) {
-    const int col = tile.col + q * kAddCols;
-    unsigned char* box = out + (group * kAddBoxes + q) * kBoxBytes;
-    // hazard: TMA's reads of the box that was here before the warpgroup overwrites it
-    if (leader) wait_boxes_read<kAddBoxes - 1>();
-    named_sync<kGroup>(1 + group);
+    const int number = group * kAddBoxes + q;
+    unsigned char* box = shared.out + number * kBoxBytes;
+    // hazard: TMA's reads of the box that was here before it is overwritten
+    Barrier(shared.drained[number]).wait(parity);
 #pragma unroll
     for (int j = 0; j < kAddCols / 8; ++j) {
       const int at = (q * 4 + j) * 4, four = 2 * j + lane % 4 / 2;
@@ -79,12 +76,9 @@ __device__ __forceinline__ void add_rows(const Outputs<kTileCols<Form::kWeight>>
       *reinterpret_cast<float2*>(to) = make_float2(d.v[at], d.v[at + 1]);
       *reinterpret_cast<float2*>(to + 8 * 128) = make_float2(d.v[at + 2], d.v[at + 3]);
     }
-    async_fence();                  // hazard: this thread's writes of the box and TMA's reads
-    named_sync<kGroup>(1 + group);  // hazard: all threads' writes before the leader starts TMA
-    if (leader) {
-      if (col < p.cols) add_box(map, {col, tile.row + group * kGroupRows, tile.expert}, box);
-      commit_boxes();  // a group a round, also where there is no box: the waits above count groups
-    }
+    async_fence();  // hazard: this thread's writes of the box and TMA's reads
+    __syncwarp();   // hazard: all lanes' writes before the warp reports the box
+    if (lane == 0) Barrier(shared.filled[number]).arrive();
   }
 }
 
