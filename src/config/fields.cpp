@@ -159,8 +159,8 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
       "which ranks can share a GPU; `auto` prefers NCCL");
   add("alltoall", one_of(t.alltoall, kAllToAlls), kAny, "",
       "How NCCL carries expert all-to-alls: between the buffers themselves (`plain`), or through "
-      "memory registered on all GPUs (`window`), which disturbs kernels beside them less; `auto` "
-      "takes the faster of the two as measured");
+      "memory registered on all GPUs (`window`), which the rows are packed into; `auto` is `plain`, "
+      "the faster one where it was measured");
   add("nccl_max_ctas", &t.nccl_max_ctas, {0, 64}, "blocks",
       "Thread blocks a transfer of NCCL may take from the GPU; 0 for NCCL's own choice");
   add("compute_sms", &t.compute_sms, kFromZero, "multiprocessors",

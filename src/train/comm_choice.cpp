@@ -72,7 +72,8 @@ std::vector<std::string> gather_devices(World& world, const Device& device) {
 }
 
 AllToAllPath path_of(AllToAllChoice choice) {
-  return choice == AllToAllChoice::kPlain ? AllToAllPath::kPlain : AllToAllPath::kWindow;
+  // Packing rows into windows costs more than the windows save: docs/PERFORMANCE.md.
+  return choice == AllToAllChoice::kWindow ? AllToAllPath::kWindow : AllToAllPath::kPlain;
 }
 
 // Rows and their weights that a pair exchanges when the router spreads tokens evenly, and half as

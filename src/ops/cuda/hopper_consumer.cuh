@@ -90,7 +90,7 @@ __device__ __forceinline__ void consume(Shared<F>& shared, const Problem& p, T* 
   TileWalk<F> walk(shared.table, p);
   Cursor<kStages<F>> stage{.parity = 0};
   Cursor<kQueue> slot{.parity = 0};
-  std::uint32_t drained = 1;  // parity of the boxes' last draining
+  std::uint32_t uses = 0;  // of each of the warpgroup's boxes
   Outputs<kTileCols<F>> d;
   for (;;) {
     // hazard: the producer's write of this slot before it is read
@@ -107,8 +107,8 @@ __device__ __forceinline__ void consume(Shared<F>& shared, const Problem& p, T* 
     }
     multiply_tile<F, T>(d, shared, tile, group, stage);
     if constexpr (F == Form::kWeight) {
-      fill_boxes(d, shared, group, drained);
-      drained ^= 1;
+      fill_boxes(d, shared, group, uses);
+      uses += kAddRounds / kAddPlaces;
     } else {
       store_rows(d, shared.out, y, tile, group, p);
     }

@@ -8,6 +8,7 @@ namespace tandem::cuda::hopper {
 // TMA takes its orders one after the other: additions that were all given at once would hold up the
 // loads of the next tile for as long as they take.
 inline constexpr int kAddsInFlight = 4;
+static_assert(kAddsInFlight <= kAddPlaces, "a warpgroup's next box would wait for a later one");
 
 // One thread. Gives the boxes that consumers fill to TMA, few at a time, tile by tile until the
 // producer queues a number past the last one.
@@ -15,7 +16,7 @@ __device__ __forceinline__ void drain(Shared<Form::kWeight>& shared, const CUten
                                       const Problem& p) {
   TileWalk<Form::kWeight> walk(shared.table, p);
   Cursor<kQueue> slot{.parity = 0};
-  std::uint32_t parity[kConsumers] = {};
+  std::uint32_t uses[kConsumers] = {};  // of each place of a warpgroup, before this tile
   int adding[kAddsInFlight] = {}, added = 0;  // boxes by number of their addition, modulo
   for (;;) {
     // hazard: the producer's write of this slot before it is read
@@ -25,13 +26,13 @@ __device__ __forceinline__ void drain(Shared<Form::kWeight>& shared, const CUten
     slot.next();
     if (number >= walk.count()) break;
     const Tile tile = walk.at(number);
-    for (int i = 0; i < kConsumers * kAddBoxes; ++i) {
-      const int group = i % kConsumers, row = tile.row + group * kGroupRows;
-      const int col = tile.col + i / kConsumers * kAddCols;
+    for (int i = 0; i < kConsumers * kAddRounds; ++i) {
+      const int group = i % kConsumers, round = i / kConsumers;
+      const int row = tile.row + group * kGroupRows, col = tile.col + round * kAddCols;
       if (row >= tile.height) continue;  // this warpgroup has no part in the tile
-      const int box = group * kAddBoxes + i / kConsumers;
+      const int box = group * kAddPlaces + round % kAddPlaces;
       // hazard: the warpgroup's writes of the box before TMA reads it
-      Barrier(shared.filled[box]).wait(parity[group]);
+      Barrier(shared.filled[box]).wait((uses[group] + round / kAddPlaces) & 1);
       if (col < p.cols) add_box(d_w, {col, row, tile.expert}, shared.out + box * kBoxBytes);
       commit_boxes();  // a group a box, also where nothing is added: the wait below counts groups
       adding[added % kAddsInFlight] = box;
@@ -42,7 +43,7 @@ __device__ __forceinline__ void drain(Shared<Form::kWeight>& shared, const CUten
       Barrier(shared.drained[adding[added % kAddsInFlight]]).arrive();
     }
     for (int group = 0; group < kConsumers; ++group)
-      if (tile.row + group * kGroupRows < tile.height) parity[group] ^= 1;
+      if (tile.row + group * kGroupRows < tile.height) uses[group] += kAddRounds / kAddPlaces;
   }
   // hazard: TMA's additions to d_w and whoever reads it after this kernel
   wait_boxes_written();

@@ -23,10 +23,13 @@ template <Form F>
 inline constexpr int kStageBytes = (kLeftBoxes + kRightBoxes<F>)*kBoxBytes;
 static_assert(kTileDepth == kBoxRow && kGroupRows == kBoxRow);
 
-// d_w leaves through shared memory in boxes of 64 rows of 32 floats, a tile's at a time.
-inline constexpr int kAddCols = 32, kAddBoxes = kTileCols<Form::kWeight> / kAddCols;
+// d_w leaves through shared memory in boxes of 64 rows of 32 floats: for a warpgroup's part of a
+// tile so many rounds, through so many places.
+inline constexpr int kAddCols = 32, kAddRounds = kTileCols<Form::kWeight> / kAddCols;
+inline constexpr int kAddPlaces = 6;
+static_assert(kAddRounds % kAddPlaces == 0);
 template <Form F>
-inline constexpr int kBoxes = F == Form::kWeight ? kConsumers * kAddBoxes : 0;
+inline constexpr int kBoxes = F == Form::kWeight ? kConsumers * kAddPlaces : 0;
 // Warps that read the queue: the consumers' and, for kWeight, the one that drains the boxes.
 template <Form F>
 inline constexpr int kQueueReaders = kConsumerWarps + (F == Form::kWeight ? 1 : 0);

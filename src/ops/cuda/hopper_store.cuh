@@ -57,18 +57,19 @@ __device__ __forceinline__ void store_rows(const Outputs<kTileCols<Form::kForwar
   }
 }
 
-// Fills the warpgroup's boxes with the outputs. `parity` is that of the boxes' last draining.
+// Fills the warpgroup's boxes with the outputs, each as soon as it is drained. `uses`: how often
+// each was filled before.
 __device__ __forceinline__ void fill_boxes(const Outputs<kTileCols<Form::kWeight>>& d,
                                            Shared<Form::kWeight>& shared, int group,
-                                           std::uint32_t parity) {
+                                           std::uint32_t uses) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
   const int row = warp * 16 + lane / 4;  // and 8 below
 #pragma unroll
-  for (int q = 0; q < kAddBoxes; ++q) {
-    const int number = group * kAddBoxes + q;
+  for (int q = 0; q < kAddRounds; ++q) {
+    const int number = group * kAddPlaces + q % kAddPlaces;
     unsigned char* box = shared.out + number * kBoxBytes;
     // hazard: TMA's reads of the box that was here before it is overwritten
-    Barrier(shared.drained[number]).wait(parity);
+    Barrier(shared.drained[number]).wait((uses + q / kAddPlaces + 1) & 1);
 #pragma unroll
     for (int j = 0; j < kAddCols / 8; ++j) {
       const int at = (q * 4 + j) * 4, four = 2 * j + lane % 4 / 2;

@@ -19,8 +19,7 @@ struct Problem {
 };
 
 inline constexpr int kTileRows = 128, kTileDepth = 64;
-// Narrower where the outputs leave through shared memory, so that all of a tile's fit there and the
-// next tile's products run while they drain.
+// Narrower where the outputs leave through shared memory, so that they find room beside the stages.
 template <Form F>
 inline constexpr int kTileCols = F == Form::kWeight ? 192 : 256;
 inline constexpr int kMaxExperts = 512;
