@@ -11,11 +11,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 tools=memcheck,racecheck,initcheck,synccheck,train
 filter=""
 limit=600
-while getopts "t:f:s:h" option; do
+options=()
+while getopts "t:f:s:D:h" option; do
   case "$option" in
     t) tools="$OPTARG" ;;
     f) filter="$OPTARG" ;;
     s) limit="$OPTARG" ;;
+    D) options+=("-D$OPTARG") ;;
     *) sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
   esac
 done
@@ -25,7 +27,7 @@ shift $((OPTIND - 1))
 sanitizer="${SANITIZER:-$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)}"
 [ -x "$sanitizer" ] || fail "no compute-sanitizer: it comes with the CUDA toolkit; or say SANITIZER=path"
 build="${BUILD:-build-gpu}"
-build "$build" -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=ON -DTANDEM_CUDA=ON "$@"
+build "$build" -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=ON -DTANDEM_CUDA=ON "${options[@]}" "$@"
 ops="$root/$build/tests/backends/backends_cuda"
 tandem="$root/$build/tandem"
 logs="$(mktemp -d)"

@@ -178,8 +178,8 @@ AllToAllRows alltoall_rows(World& world, Device& device, const RunConfig& config
     for (const AllToAllPath path : paths_of(options, world.size()))
       for (std::int64_t size = kSmallest; size <= exchanger.largest(); size *= 4) {
         options.path = path;  // boxes of one message: padding then costs nothing
-        options.box_bytes = static_cast<std::size_t>(
-            rows_to_each(exchanger, size, world.size()) * exchanger.row_bytes());
+        options.box_bytes = static_cast<std::size_t>(rows_to_each(exchanger, size, world.size()) *
+                                                     exchanger.row_bytes());
         const auto comm = world.make_comm(everyone, "bench", options);
         exchanger.use(*comm);
         out.rows.push_back(measure_size(exchanger, size, world.size(), repeats));

@@ -17,6 +17,7 @@ RunConfig steps_only(RunConfig config, int repeats) {
   config.data = DataConfig{};  // synthetic
   config.optimizer.warmup_steps = 1;
   config.optimizer.decay_steps = 0;
+  config.optimizer.lr = config.optimizer.min_lr = 0.0;  // the router stays untrained, so even
   config.checkpoint = CheckpointConfig{};
   config.logging = LoggingConfig{};
   return config;

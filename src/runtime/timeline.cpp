@@ -68,8 +68,7 @@ std::vector<TimedInstr> Timeline::harvest() {
   const auto us = [&](const Event& event) { return first_us + event.us_since(*first); };
   for (int lane = 0; lane < kNumLanes; ++lane) {
     for (Entry& entry : entries_[static_cast<std::size_t>(lane)])
-      spans.push_back(
-          {static_cast<Lane>(lane), entry.instr, us(*entry.begin), us(*entry.end)});
+      spans.push_back({static_cast<Lane>(lane), entry.instr, us(*entry.begin), us(*entry.end)});
   }
   for (auto& entries : entries_) {
     for (Entry& entry : entries) {

@@ -80,7 +80,8 @@ AllToAllPath path_of(AllToAllChoice choice) {
 // much again: most messages then take one round.
 std::size_t box_bytes(const ModelDims& dims) {
   const auto rows = static_cast<std::size_t>(dims.routed() / dims.ep + 1);
-  const std::size_t row = static_cast<std::size_t>(dims.hidden) * size_of(dims.dtype) + sizeof(float);
+  const std::size_t row =
+      static_cast<std::size_t>(dims.hidden) * size_of(dims.dtype) + sizeof(float);
   return rows * row * 3 / 2;
 }
 

@@ -15,7 +15,11 @@ class MailExchange {
  public:
   // `padded`: boxes travel whole, by ncclAlltoAll; a message must then fit in one.
   MailExchange(NcclGroup& group, int rank, int members, std::size_t box_bytes, bool padded)
-      : group_(group), rank_(rank), members_(members), padded_(padded), boxes_(group, members, box_bytes) {}
+      : group_(group),
+        rank_(rank),
+        members_(members),
+        padded_(padded),
+        boxes_(group, members, box_bytes) {}
 
   // Asynchronous on the stream, which is always the same. Error(kComm) where a padded message does
   // not fit.

@@ -21,8 +21,8 @@ __device__ __forceinline__ void clear_rows(unsigned char* stage, int first) {
 
 // Products of one stage for the rows of warpgroup `group`, left running.
 template <Form F, class T>
-__device__ __forceinline__ void multiply_stage(Outputs<kTileCols<F>>& d, const unsigned char* stage, int group,
-                                               bool first) {
+__device__ __forceinline__ void multiply_stage(Outputs<kTileCols<F>>& d, const unsigned char* stage,
+                                               int group, bool first) {
   const std::uint64_t left = operand<kLeftCrossed<F>>(stage + group * kBoxBytes);
   const std::uint64_t right = operand<kRightCrossed<F>>(stage + kLeftBoxes * kBoxBytes);
   pin(d);
@@ -43,7 +43,7 @@ __device__ __forceinline__ void release_stage(Shared<F>& shared, int slot) {
 // Waits for the tile's stage that holds depth `l` and makes its operands fit to be multiplied.
 template <Form F>
 __device__ __forceinline__ unsigned char* await_stage(Shared<F>& shared, const Tile& tile, int l,
-                                                      const Cursor<kStages<F>>& stage) {
+                                                      const Cursor<kStages>& stage) {
   // hazard: TMA's writes of this stage before they are read
   Barrier(shared.full[stage.slot]).wait(stage.parity);
   unsigned char* operands = shared.stage[stage.slot];
@@ -54,7 +54,7 @@ __device__ __forceinline__ unsigned char* await_stage(Shared<F>& shared, const T
 // What a warpgroup without rows in the tile does: it keeps step with the stages.
 template <Form F>
 __device__ __forceinline__ void skip_tile(Shared<F>& shared, const Tile& tile,
-                                          Cursor<kStages<F>>& stage) {
+                                          Cursor<kStages>& stage) {
   for (int l = 0; l < tile.depth; l += kTileDepth) {
     await_stage<F>(shared, tile, l, stage);
     __syncwarp();  // hazard: all lanes' zeros before the warp gives the stage back
@@ -66,8 +66,7 @@ __device__ __forceinline__ void skip_tile(Shared<F>& shared, const Tile& tile,
 // All products of a tile.
 template <Form F, class T>
 __device__ __forceinline__ void multiply_tile(Outputs<kTileCols<F>>& d, Shared<F>& shared,
-                                              const Tile& tile, int group,
-                                              Cursor<kStages<F>>& stage) {
+                                              const Tile& tile, int group, Cursor<kStages>& stage) {
   int running = -1;  // the stage whose products may still be running
   for (int l = 0; l < tile.depth; l += kTileDepth) {
     const unsigned char* operands = await_stage<F>(shared, tile, l, stage);
@@ -88,7 +87,7 @@ __device__ __forceinline__ void multiply_tile(Outputs<kTileCols<F>>& d, Shared<F
 template <Form F, class T>
 __device__ __forceinline__ void consume(Shared<F>& shared, const Problem& p, T* y, int group) {
   TileWalk<F> walk(shared.table, p);
-  Cursor<kStages<F>> stage{.parity = 0};
+  Cursor<kStages> stage{.parity = 0};
   Cursor<kQueue> slot{.parity = 0};
   std::uint32_t uses = 0;  // of each of the warpgroup's boxes
   Outputs<kTileCols<F>> d;

@@ -7,7 +7,7 @@ namespace tandem::cuda::hopper {
 
 // TMA takes its orders one after the other: additions that were all given at once would hold up the
 // loads of the next tile for as long as they take.
-inline constexpr int kAddsInFlight = 4;
+inline constexpr int kAddsInFlight = 3;
 static_assert(kAddsInFlight <= kAddPlaces, "a warpgroup's next box would wait for a later one");
 
 // One thread. Gives the boxes that consumers fill to TMA, few at a time, tile by tile until the
@@ -16,7 +16,7 @@ __device__ __forceinline__ void drain(Shared<Form::kWeight>& shared, const CUten
                                       const Problem& p) {
   TileWalk<Form::kWeight> walk(shared.table, p);
   Cursor<kQueue> slot{.parity = 0};
-  std::uint32_t uses[kConsumers] = {};  // of each place of a warpgroup, before this tile
+  std::uint32_t uses[kConsumers] = {};        // of each place of a warpgroup, before this tile
   int adding[kAddsInFlight] = {}, added = 0;  // boxes by number of their addition, modulo
   for (;;) {
     // hazard: the producer's write of this slot before it is read

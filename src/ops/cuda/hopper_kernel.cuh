@@ -3,7 +3,8 @@
 //
 // One producer thread draws tiles, hands them to the consumers through a short queue, and loads the
 // operands stage by stage; each consumer warpgroup multiplies 64 of the tile's 128 rows and stores
-// them, or leaves them to one thread that adds them to d_w meanwhile. Every output is written by one block, so the order of all sums is fixed.
+// them, or leaves them to one thread that adds them to d_w meanwhile. Every output is written by
+// one block, so the order of all sums is fixed.
 #pragma once
 
 #include "hopper_consumer.cuh"
@@ -14,7 +15,7 @@ namespace tandem::cuda::hopper {
 
 template <Form F>
 __device__ __forceinline__ void init_barriers(Shared<F>& shared) {
-  for (int i = 0; i < kStages<F>; ++i) {
+  for (int i = 0; i < kStages; ++i) {
     Barrier(shared.full[i]).init(1);
     Barrier(shared.empty[i]).init(kConsumerWarps);
   }

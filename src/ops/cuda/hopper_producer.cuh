@@ -61,7 +61,7 @@ template <Form F>
 __device__ __forceinline__ void produce(Shared<F>& shared, const Maps& maps, const Problem& p,
                                         TileCounter* counter) {
   TileWalk<F> walk(shared.table, p);
-  Cursor<kStages<F>> stage{.parity = 1};
+  Cursor<kStages> stage{.parity = 1};
   Cursor<kQueue> slot{.parity = 1};
   for (int number = static_cast<int>(blockIdx.x);;) {
     // hazard: all consumer warps' reads of this slot before it is written again

@@ -26,10 +26,10 @@ static_assert(kTileDepth == kBoxRow && kGroupRows == kBoxRow);
 // d_w leaves through shared memory in boxes of 64 rows of 32 floats: for a warpgroup's part of a
 // tile so many rounds, through so many places.
 inline constexpr int kAddCols = 32, kAddRounds = kTileCols<Form::kWeight> / kAddCols;
-inline constexpr int kAddPlaces = 6;
+inline constexpr int kAddPlaces = 3;
 static_assert(kAddRounds % kAddPlaces == 0);
 template <Form F>
-inline constexpr int kBoxes = F == Form::kWeight ? kConsumers * kAddPlaces : 0;
+inline constexpr int kBoxes = F == Form::kWeight ? kConsumers* kAddPlaces : 0;
 // Warps that read the queue: the consumers' and, for kWeight, the one that drains the boxes.
 template <Form F>
 inline constexpr int kQueueReaders = kConsumerWarps + (F == Form::kWeight ? 1 : 0);
@@ -43,15 +43,14 @@ template <Form F>
 inline constexpr bool kLeftCrossed = F == Form::kWeight;
 template <Form F>
 inline constexpr bool kRightCrossed = F != Form::kForward;
-template <Form F>
-inline constexpr int kStages = F == Form::kWeight ? 3 : 4;
+inline constexpr int kStages = 4;
 
 template <Form F>
 struct Shared {
-  alignas(1024) unsigned char stage[kStages<F>][kStageBytes<F>];
+  alignas(1024) unsigned char stage[kStages][kStageBytes<F>];
   alignas(1024) unsigned char out[F == Form::kWeight ? kBoxes<F> * kBoxBytes
                                                      : kConsumerWarps * 16 * 128];
-  std::uint64_t full[kStages<F>], empty[kStages<F>], queued[kQueue], taken[kQueue];
+  std::uint64_t full[kStages], empty[kStages], queued[kQueue], taken[kQueue];
   std::uint64_t filled[kBoxes<F> + 1], drained[kBoxes<F> + 1];  // by box; the last is not used
   volatile int queue[kQueue];
   TileTable table;

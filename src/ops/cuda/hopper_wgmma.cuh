@@ -53,27 +53,30 @@ inline constexpr std::uint64_t kNextDepth = Crossed ? 16 * 128 / 16 : 16 * 2 / 1
   "%62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, " \
   "%77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, " \
   "%92, %93, %94, %95"
-#define TANDEM_NAMES_128                                                           \
-  TANDEM_NAMES_96 ", "                                                             \
-  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, "     \
-  "%109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, " \
-  "%122, %123, %124, %125, %126, %127"
+#define TANDEM_NAMES_128                                                               \
+  TANDEM_NAMES_96                                                                      \
+      ", "                                                                             \
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, "     \
+      "%109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, " \
+      "%122, %123, %124, %125, %126, %127"
 
 // The instruction; `type` is what PTX calls the operands' type, the numbers are those of the
 // operands behind the outputs.
-#define TANDEM_MULTIPLY_16(cols, type, names, a, b, c, e, f, ...)                               \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" c ", 0;\n"                                  \
-               "wgmma.mma_async.sync.aligned.m64n" cols "k16.f32." type "." type " {" names "}, " \
-               "%" a ", %" b ", p, 1, 1, %" e ", %" f ";\n}"                                     \
-               : __VA_ARGS__                                                                    \
-               : "l"(left), "l"(right), "r"(static_cast<int>(keep)), "n"(LeftCrossed),          \
+#define TANDEM_MULTIPLY_16(cols, type, names, a, b, c, e, f, ...)                           \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" c                                       \
+               ", 0;\n"                                                                     \
+               "wgmma.mma_async.sync.aligned.m64n" cols "k16.f32." type "." type " {" names \
+               "}, "                                                                        \
+               "%" a ", %" b ", p, 1, 1, %" e ", %" f ";\n}"                                \
+               : __VA_ARGS__                                                                \
+               : "l"(left), "l"(right), "r"(static_cast<int>(keep)), "n"(LeftCrossed),      \
                  "n"(RightCrossed))
-#define TANDEM_MULTIPLY_256(type)                                                          \
-  TANDEM_MULTIPLY_16("256", type, TANDEM_NAMES_128, "128", "129", "130", "131", "132",     \
-                     TANDEM_OUTPUT_32(0), TANDEM_OUTPUT_32(32), TANDEM_OUTPUT_32(64),      \
+#define TANDEM_MULTIPLY_256(type)                                                      \
+  TANDEM_MULTIPLY_16("256", type, TANDEM_NAMES_128, "128", "129", "130", "131", "132", \
+                     TANDEM_OUTPUT_32(0), TANDEM_OUTPUT_32(32), TANDEM_OUTPUT_32(64),  \
                      TANDEM_OUTPUT_32(96))
-#define TANDEM_MULTIPLY_192(type)                                                      \
-  TANDEM_MULTIPLY_16("192", type, TANDEM_NAMES_96, "96", "97", "98", "99", "100",      \
+#define TANDEM_MULTIPLY_192(type)                                                 \
+  TANDEM_MULTIPLY_16("192", type, TANDEM_NAMES_96, "96", "97", "98", "99", "100", \
                      TANDEM_OUTPUT_32(0), TANDEM_OUTPUT_32(32), TANDEM_OUTPUT_32(64))
 
 // d = left right + (keep ? d : 0), asynchronously.
