@@ -1,5 +1,6 @@
 #include <exception>
 
+#include "tandem/comm/shared_error.h"
 #include "tandem/comm/world.h"
 
 namespace tandem {
@@ -7,6 +8,8 @@ namespace tandem {
 void abort_on_error(World& world, const std::function<void()>& body) {
   try {
     body();
+  } catch (const SharedError&) {
+    throw;  // the other ranks throw it too, some a little later
   } catch (const Error& error) {
     world.abort(error.code(), error.what());
     throw;

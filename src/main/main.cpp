@@ -1,13 +1,17 @@
 // tandem: pre-trains mixture-of-experts language models.
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "commands.h"
 #include "tandem/base/error.h"
+#include "tandem/base/nearest.h"
 
 namespace {
 
@@ -20,6 +24,18 @@ void add_config_args(CLI::App& command, ConfigArgs& args) {
 
 void add_ranks(CLI::App& command, ConfigArgs& args, const char* help) {
   command.add_option("--ranks", args.ranks, help)->check(CLI::Range(0, 1 << 20));
+}
+
+// CLI11 would only say that a subcommand is required.
+void require_known_command(CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string_view> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
+  const std::string_view near = tandem::nearest_name(argv[1], names);
+  tandem::throw_error(tandem::ExitCode::kUsage,
+                      "there is no command \"{}\"{}; tandem --help lists them", argv[1],
+                      near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
 }
 
 int dispatch(int argc, char** argv) {
@@ -109,6 +125,7 @@ int dispatch(int argc, char** argv) {
 
   auto* version_command = app.add_subcommand("version", "Version and what this build can do");
 
+  require_known_command(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

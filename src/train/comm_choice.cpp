@@ -7,6 +7,7 @@
 
 #include "tandem/base/build_config.h"
 #include "tandem/base/error.h"
+#include "tandem/comm/shared_error.h"
 #include "tandem/model/slot.h"
 #include "tandem/train/device_choice.h"
 
@@ -38,20 +39,20 @@ void refuse_threads(World& world, const Device& device, const Crowd& crowd) {
   const auto processes = world.gather(fmt::format("{} {}", device.unique_id(), getpid()));
   const std::set<std::string> different(processes.begin(), processes.end());
   if (different.size() < processes.size())
-    throw_error(ExitCode::kUsage,
-                "{} ranks are threads of one process and share {}: start them with mpirun -np {} "
-                "instead of --ranks, or set train.device=cpu",
-                crowd.ranks, crowd.gpu, processes.size());
+    throw_shared(ExitCode::kUsage,
+                 "{} ranks are threads of one process and share {}: start them with mpirun -np {} "
+                 "instead of --ranks, or set train.device=cpu",
+                 crowd.ranks, crowd.gpu, processes.size());
 }
 
 Choice choose(CommChoice wanted, const Crowd& crowd) {
   if (wanted == CommChoice::kStaged) return {CommKind::kStaged, "as train.comm asks"};
   if (crowd.ranks > 1) {
     if (wanted == CommChoice::kNccl)
-      throw_error(ExitCode::kUsage,
-                  "train.comm=nccl needs a GPU per rank, but {} ranks share {}: start fewer ranks "
-                  "there, show each its own GPU (CUDA_VISIBLE_DEVICES), or set train.comm=staged",
-                  crowd.ranks, crowd.gpu);
+      throw_shared(ExitCode::kUsage,
+                   "train.comm=nccl needs a GPU per rank, but {} ranks share {}: start fewer ranks "
+                   "there, show each its own GPU (CUDA_VISIBLE_DEVICES), or set train.comm=staged",
+                   crowd.ranks, crowd.gpu);
     return {CommKind::kStaged, fmt::format("{} ranks share GPU {}", crowd.ranks, crowd.gpu)};
   }
   if (wanted == CommChoice::kNccl || kHasNccl) return {CommKind::kNccl, "a GPU per rank"};
@@ -64,9 +65,10 @@ std::vector<std::string> gather_devices(World& world, const Device& device) {
   std::vector<std::string> all = world.gather(kind + device.unique_id());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].substr(0, 4) == all[0].substr(0, 4)) continue;
-    throw_error(ExitCode::kUsage,
-                "rank {} would run on {} and rank 0 on {}: set train.device to cpu or cuda for all",
-                rank, all[rank], all[0]);
+    throw_shared(
+        ExitCode::kUsage,
+        "rank {} would run on {} and rank 0 on {}: set train.device to cpu or cuda for all", rank,
+        all[rank], all[0]);
   }
   return all;
 }

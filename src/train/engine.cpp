@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/shared_error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/slot.h"
 #include "tandem/ops/launch.h"
@@ -43,10 +44,11 @@ void require_equal_everywhere(World& world, const RunConfig& config,
   const auto all = world.gather(mine);
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all[0])
-      throw_error(ExitCode::kUsage,
-                  "rank {} was started with another config or program than rank 0: give every rank "
-                  "the same file, overrides and binary",
-                  rank);
+      throw_shared(
+          ExitCode::kUsage,
+          "rank {} was started with another config or program than rank 0: give every rank "
+          "the same file, overrides and binary",
+          rank);
 }
 
 RunConfig evaluation_config(RunConfig config) {
@@ -95,7 +97,7 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
       grid(make_grid(config)),
       partition(make_partition(config)),
       device(open_device(world, config.train, log)),
-      data(open_data(config)),
+      data(together(world, [&] { return open_data(config); })),
       lanes(*device, grid.pp),
       comms(make_rank_comms(world, grid, config.model.tied_embeddings,
                             choose_comm(world, config, *device, log))),

@@ -34,8 +34,9 @@ std::string text_line(const StepReport& r, const RunConfig& config) {
       r.step, std::to_string(r.total_steps).size(), r.total_steps, r.loss, r.lr, r.grad_norm,
       rate(r.tokens_per_s), r.tflops);
   if (config.model.experts > 0)
-    line += fmt::format(" | a2a hidden {:.0f}% | load {:.2f}x, dead {}", 100.0 * r.hidden_share,
-                        r.load_max_over_mean, r.dead_experts);
+    line += fmt::format(
+        " | a2a hidden {:.0f}%, exposed {:.0f} ms, host waits {:.0f} ms | load {:.2f}x, dead {}",
+        100.0 * r.hidden_share, r.exposed_ms, r.host_wait_ms, r.load_max_over_mean, r.dead_experts);
   if (r.scales_loss) line += fmt::format(" | loss scale {}, skipped {}", r.loss_scale, r.skipped);
   return line + fmt::format(" | {:.2f} GiB | ETA {}", r.memory_gib, duration(r.eta_s));
 }

@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "profile_window.h"
 #include "tandem/base/error.h"
+#include "tandem/comm/shared_error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/cost.h"
 #include "tandem/optim/lr_schedule.h"
@@ -159,7 +160,7 @@ void Trainer::judge(StepReport& report, std::int64_t index) {
   std::string places;
   for (std::size_t rank = 0; rank < found.size(); ++rank)
     if (!found[rank].empty()) places += fmt::format("\n  rank {}: {}", rank, found[rank]);
-  throw_error(
+  throw_shared(
       ExitCode::kTraining,
       "step {}: loss {} and gradient norm {} are not both finite; the parameters were left as "
       "they were. First non-finite values:{}\nLower optimizer.lr, raise "
@@ -210,11 +211,11 @@ StepReport Trainer::step(std::int64_t index) {
 
 TrainResult Trainer::run() {
   if (config_.train.eval_every > 0 && !engine_.data.valid)
-    throw_error(ExitCode::kUsage,
-                "train.eval_every = {}, but the data holds nothing out: give data.valid, a larger "
-                "data.valid_fraction, or a data.split whose second part is not empty; or set "
-                "train.eval_every=0",
-                config_.train.eval_every);
+    throw_shared(ExitCode::kUsage,
+                 "train.eval_every = {}, but the data holds nothing out: give data.valid, a larger "
+                 "data.valid_fraction, or a data.split whose second part is not empty; or set "
+                 "train.eval_every=0",
+                 config_.train.eval_every);
   const std::int64_t first = resume();
   if (first == 0 && config_.train.eval_every > 0) evaluate(0);
   std::int64_t done = first;
@@ -245,11 +246,15 @@ TrainResult Trainer::run() {
   return result_;
 }
 
-// Whatever body throws is told to `failed` and leaves as an Error, with its own type if it is one.
-template <class Body, class Failed>
-auto reporting(const Body& body, const Failed& failed) {
+// Whatever body throws is told to `shared`, if all ranks throw it, or else to `failed`, and leaves as
+// an Error, with its own type if it is one.
+template <class Body, class Shared, class Failed>
+auto reporting(const Body& body, const Shared& shared, const Failed& failed) {
   try {
     return body();
+  } catch (const SharedError& error) {
+    shared(error.what());
+    throw;
   } catch (const Error& error) {
     failed(error.code(), error.what());
     throw;
@@ -270,6 +275,9 @@ TrainResult train_rank(World& world, const RunConfig& config, Log& log, const Tr
       [&] {
         trainer = std::make_unique<Trainer>(world, config, log, hooks);
         return trainer->run();
+      },
+      [&](const std::string& what) {
+        if (world.rank() == 0) log.error("{}", what);
       },
       [&](ExitCode code, const std::string& what) {
         if (trainer) return trainer->fail(code, what);

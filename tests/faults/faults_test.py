@@ -90,7 +90,9 @@ class ExitCodes(JobTest):
     def test_missing_input(self):
         missing = "data.train=" + '["' + self.path("no.txt") + '"]'
         for run in (self.threads, self.mpirun):
-            self.require_end(run("data.kind=text", "model.vocab=256", missing), 3, "no.txt")
+            job = run("data.kind=text", "model.vocab=256", missing)
+            self.require_end(job, 3, "no.txt")
+            self.assertEqual(job.text().count("no.txt"), 1, "said once, not by every rank")
 
     def test_folders_that_cannot_be_written(self):
         with open(self.path("file"), "w", encoding="utf-8"):

@@ -45,7 +45,8 @@ class World {
   virtual void abort(ExitCode code, const std::string& reason) noexcept = 0;
 };
 
-// Runs body; when it throws, aborts the world with the exception's code and text, then rethrows.
+// Runs body; when it throws, aborts the world with the exception's code and text, then rethrows. A
+// SharedError aborts nothing.
 // Put it inside the scope of the streams whose lanes communicate: streams drain when they go, and
 // only an abort ends their waits for other ranks.
 void abort_on_error(World& world, const std::function<void()>& body);
