@@ -4,18 +4,13 @@
 #include <cstring>
 #include <optional>
 
+#include "step_losses.h"
 #include "tandem/base/error.h"
 #include "tandem/runtime/rehearsal.h"
 #include "tandem/runtime/spans.h"
 
 namespace tandem {
 namespace {
-
-constexpr std::int64_t kAuxTerms = 2;  // load-balancing term and z term of one layer
-
-bool is_counts(const Instr& instr) {
-  return instr.op == Op::kRun && instr.node == NodeKind::kCounts;
-}
 
 bool needs_counts(const Instr& instr) {
   return instr.op == Op::kRun &&
@@ -33,14 +28,9 @@ struct Executor::State {
                rank.config.train.poison_memory),
         scratch(rank.device, std::string(name_of(Lane::kCompute))),
         ep_scratch(rank.device, std::string(name_of(Lane::kEp))),
+        losses(rank.device, program, rank.config.model.layers),
         routing(static_cast<std::size_t>(program.vpp * program.microbatches *
                                          rank.config.model.layers)) {
-    const auto losses = static_cast<std::size_t>(program.microbatches) * sizeof(float);
-    loss = rank.device.alloc(losses, "losses");
-    aux = rank.device.alloc(losses * static_cast<std::size_t>(kAuxTerms * layers() * program.vpp),
-                            "auxiliary losses");
-    host_loss.resize(loss.bytes() / sizeof(float));
-    host_aux.resize(aux.bytes() / sizeof(float));
     place_counts();
   }
 
@@ -76,12 +66,6 @@ struct Executor::State {
            static_cast<std::size_t>(instr.layer);
   }
   CountsCopy& counts(const Instr& instr) { return routing[key(instr)]; }
-  [[nodiscard]] View aux_of(const Instr& instr) const {
-    if (instr.layer >= layers()) return {};
-    const auto index = static_cast<std::int64_t>(key(instr));
-    return View{aux.data(), DType::kF32, static_cast<std::int64_t>(host_aux.size()), 1}.slice(
-        index * kAuxTerms, kAuxTerms);
-  }
   Comm& peer_comm(Lane lane) const {
     switch (lane) {
       case Lane::kSendFwd:
@@ -102,18 +86,17 @@ struct Executor::State {
   void transfer(const Instr& instr, Stream& stream);
   [[nodiscard]] bool holds_tied_copy(int chunk) const;
   void step(std::int32_t index, const StepInput& input);
-  void read_results(const StepInput& input);
 
   RankState rank;
   const Program& program;
   SlotMemory memory;
   ScratchArena scratch, ep_scratch;  // one per lane that runs nodes
-  std::vector<CountsCopy> routing;   // by chunk, micro-batch, layer
-  Buffer loss, aux, host_counts;
-  std::vector<float> host_loss, host_aux;
+  StepLosses losses;
+  std::vector<CountsCopy> routing;  // by chunk, micro-batch, layer
+  Buffer host_counts;
   std::vector<std::int64_t> load;
   std::vector<BoundSlot> bound;
-  double aux_sum = 0.0;
+  double aux = 0.0;  // of the last step
   NodeHook hook;
   Profiler* profiler = nullptr;
 };
@@ -131,26 +114,25 @@ void Executor::State::run_one(const Instr& instr, const StepInput& input) {
   ScratchArena& lane_scratch = instr.lane == Lane::kEp ? ep_scratch : scratch;
   lane_scratch.next_node();
   const auto microbatch = static_cast<std::size_t>(instr.microbatch);
-  const NodeCtx ctx{
-      .device = rank.device,
-      .stream = stream,
-      .model = rank.config.model,
-      .dims = rank.dims,
-      .params = rank.params,
-      .scratch = lane_scratch,
-      .ep = rank.comms.ep.get(),
-      .slots = bound,
-      .batch = input.batches[microbatch],
-      .routing = known,
-      .layer = instr.layer,
-      .moe = instr.moe,
-      .training = input.training,
-      .loss_scale = input.loss_scale * input.grad_factor,
-      .aux_scale = input.aux_scale * input.grad_factor,
-      .loss = View{loss.data(), DType::kF32, program.microbatches, 1}.slice(instr.microbatch, 1),
-      .aux = aux_of(instr),
-      .alltoall_delay_us = rank.config.train.alltoall_delay_us,
-      .loss_chunk = rank.config.train.loss_chunk_tokens};
+  const NodeCtx ctx{.device = rank.device,
+                    .stream = stream,
+                    .model = rank.config.model,
+                    .dims = rank.dims,
+                    .params = rank.params,
+                    .scratch = lane_scratch,
+                    .ep = rank.comms.ep.get(),
+                    .slots = bound,
+                    .batch = input.batches[microbatch],
+                    .routing = known,
+                    .layer = instr.layer,
+                    .moe = instr.moe,
+                    .training = input.training,
+                    .loss_scale = input.loss_scale * input.grad_factor,
+                    .aux_scale = input.aux_scale * input.grad_factor,
+                    .loss = losses.of_tokens(instr),
+                    .aux = losses.of_router(instr),
+                    .alltoall_delay_us = rank.config.train.alltoall_delay_us,
+                    .loss_chunk = rank.config.train.loss_chunk_tokens};
   run_node(instr.node, instr.phase, ctx);
   if (instr.node == NodeKind::kCounts) copy_counts(instr, stream);
   memory.release(stream, instr);
@@ -245,38 +227,6 @@ void Executor::State::step(std::int32_t index, const StepInput& input) {
   }
 }
 
-void Executor::State::read_results(const StepInput& input) {
-  Stream& stream = rank.lanes.stream(Lane::kCompute);
-  rank.device.copy(stream, host_loss.data(), loss.data(), loss.bytes());
-  rank.device.copy(stream, host_aux.data(), aux.data(), aux.bytes());
-  // hazard: the two copies before the host reads them
-  stream.sync();
-
-  const ModelConfig& model = rank.config.model;
-  const double tokens = static_cast<double>(rank.dims.tokens);
-  const double experts = static_cast<double>(model.experts), topk = static_cast<double>(model.topk);
-  const auto moe_layers = static_cast<double>(
-      std::count_if(program.instrs.begin(), program.instrs.end(), [](const Instr& i) {
-        return i.op == Op::kRun && i.node == NodeKind::kCounts && i.microbatch == 0;
-      }));
-  const double balance = model.aux_loss == AuxLossKind::kPerLayer
-                             ? experts / (topk * tokens * tokens)
-                             : experts / (moe_layers * moe_layers * tokens * tokens);
-  aux_sum = 0.0;
-  int last_layer = -1;
-  for (const Instr& instr : program.instrs)
-    if (is_counts(instr)) last_layer = std::max(last_layer, instr.layer);
-  for (const Instr& instr : program.instrs) {
-    if (!is_counts(instr)) continue;
-    const std::size_t at = key(instr) * kAuxTerms;
-    // Pooled sums run over the layers: the last layer's value is the whole one.
-    const bool whole = model.aux_loss == AuxLossKind::kPerLayer || instr.layer == last_layer;
-    if (whole) aux_sum += model.aux_loss_coef * balance * host_aux[at];
-    aux_sum += model.z_loss_coef / tokens * host_aux[at + 1];
-  }
-  aux_sum *= static_cast<double>(input.aux_scale);
-}
-
 Executor::Executor(RankState state, const Program& program) {
   rehearse(state, program);  // before the step's memory is there: it needs some of its own
   state_ = std::make_unique<State>(state, program);
@@ -290,7 +240,7 @@ void Executor::run(const StepInput& input) {
   s.rank.timeline.start(s.program);
   s.load.assign(
       static_cast<std::size_t>(s.layers()) * static_cast<std::size_t>(s.rank.dims.experts), 0);
-  s.rank.device.fill(compute, s.loss.data(), 0, s.loss.bytes());
+  s.losses.clear(compute);
   if (input.training) s.rank.params.zero_grads(s.rank.device, compute);
   for (std::size_t i = 0; i < s.program.instrs.size(); ++i)
     s.step(static_cast<std::int32_t>(i), input);
@@ -298,17 +248,17 @@ void Executor::run(const StepInput& input) {
   s.memory.collect();
   s.scratch.collect();
   s.ep_scratch.collect();
-  s.read_results(input);
+  s.losses.read(compute);
+  s.aux =
+      s.losses.auxiliary(s.rank.config.model, s.rank.dims) * static_cast<double>(input.aux_scale);
 }
 
 double Executor::loss_sum() const {
-  double sum = 0.0;
-  for (const float loss : state_->host_loss) sum += static_cast<double>(loss);
-  return sum;
+  return state_->losses.tokens();
 }
 
 double Executor::aux_loss() const {
-  return state_->aux_sum;
+  return state_->aux;
 }
 const std::vector<std::int64_t>& Executor::expert_load() const {
   return state_->load;
