@@ -4,6 +4,8 @@
 //   .tmp-step-00000042      one being written, or left by a save that was interrupted
 //   .replaced-step-00000042 the previous checkpoint of a step that is being saved again; it counts
 //                           only while step-00000042 itself is absent
+//   .tmp-trial              what a run writes before its first step to see whether it can
+//   .lock                   held by the run that writes here (claim.h)
 #pragma once
 
 #include <cstdint>
@@ -11,6 +13,9 @@
 #include <vector>
 
 namespace tandem {
+
+inline constexpr char kLockName[] = ".lock";
+inline constexpr char kTrialName[] = ".tmp-trial";
 
 std::string step_name(std::int64_t step);
 std::string writing_name(std::int64_t step);

@@ -10,14 +10,15 @@
 #include "tandem/base/json.h"
 #include "tandem/ckpt/checkpoint.h"
 #include "tandem/ckpt/safetensors.h"
+#include "tandem/comm/shared_error.h"
 
 namespace tandem {
 namespace {
 
 constexpr int kMinKept = 2;
 
-// Runs `work` on every rank and returns every rank's result. If it failed anywhere, throws on all
-// ranks, so that none waits for one that has given up.
+// Runs `work` on every rank and returns every rank's result. If it failed anywhere, throws the same
+// on all ranks, so that none waits for one that has given up.
 template <class Work>
 std::vector<std::string> together(const CheckpointPeers& peers, const Work& work) {
   std::string mine;
@@ -30,8 +31,8 @@ std::vector<std::string> together(const CheckpointPeers& peers, const Work& work
   TANDEM_CHECK(static_cast<int>(all.size()) == peers.size, "ranks that report on a checkpoint");
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].front() == '-') {
-      throw_error(ExitCode::kBadInput, "saving a checkpoint failed on rank {}: {}", rank,
-                  all[rank].substr(1));
+      throw_shared(ExitCode::kBadInput, "saving a checkpoint failed on rank {}: {}", rank,
+                   all[rank].substr(1));
     }
     all[rank].erase(0, 1);
   }

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "same_run.h"
 #include "tandem/base/error.h"
-#include "tandem/base/json.h"
+#include "tandem/comm/shared_error.h"
 
 namespace tandem {
 namespace {
@@ -69,51 +70,86 @@ CheckpointPeers peers_of(World& world) {
           [&world](const std::string& mine) { return world.gather(mine); }};
 }
 
-// What the shapes of tensors do not reveal: layers left over, and another order of samples.
-void require_same_run(const std::string& path, const CheckpointInfo& info,
-                      const RunConfig& config) {
-  const std::string what = path + ", config";
-  const Json written = parse_json(info.config_json, what);
-  const Json& model = written.at("model", what);
-  const std::int64_t layers = model.at("layers", what).as_int("model.layers");
-  const bool tied = model.at("tied_embeddings", what).as_bool("model.tied_embeddings");
-  if (layers != config.model.layers || tied != config.model.tied_embeddings)
-    throw_error(ExitCode::kBadInput,
-                "{} was written for another model: model.layers = {}, model.tied_embeddings = {}",
-                path, layers, tied);
-  if (info.seed != config.train.seed)
-    throw_error(ExitCode::kUsage,
-                "{} was written with train.seed = {}, and {} would give other samples from here "
-                "on; set train.seed={}, or use another checkpoint.dir",
-                path, info.seed, config.train.seed, info.seed);
-  if (info.consumed_samples != info.step * config.train.global_batch)
-    throw_error(ExitCode::kUsage,
-                "{} has consumed {} samples in {} steps, which is not train.global_batch = {} a "
-                "step; set train.global_batch={}, or use another checkpoint.dir",
-                path, info.consumed_samples, info.step, config.train.global_batch,
-                info.consumed_samples / std::max<std::int64_t>(1, info.step));
+// The newest checkpoint, which rank 0 finds, verifies and compares with this run; empty: none.
+std::string newest_checkpoint(World& world, const RunConfig& config, Log& log) {
+  return world.broadcast(
+      together(world,
+               [&]() -> std::string {
+                 if (world.rank() != 0) return {};
+                 const auto found = find_checkpoint(config.checkpoint.dir);
+                 if (!found) return {};
+                 for (const std::string& warning : found->warnings) log.warn("{}", warning);
+                 const std::string changes = require_same_run(found->path, found->info, config);
+                 if (!changes.empty())
+                   log.warn("the run continues with other values than {} was written with:{}",
+                            found->path, changes);
+                 return found->path;
+               }),
+      0);
 }
 
-// Rank 0's finding, told to all; a failure there is every rank's failure.
-std::string newest_checkpoint(World& world, const std::string& dir, Log& log) {
-  std::string message = "none";
-  if (world.rank() == 0) {
-    try {
-      if (const auto found = find_checkpoint(dir)) {
-        for (const std::string& warning : found->warnings) log.warn("{}", warning);
-        message = "path" + found->path;
-      }
-    } catch (const Error& error) {
-      message = "fail" + std::string(error.what());
-    }
+// Errors about the folder of checkpoints get the way out.
+template <class Body>
+bool in_folder(const Body& body) {
+  try {
+    body();
+    return true;
+  } catch (const Error& error) {
+    throw_error(error.code(),
+                "no checkpoint could be saved: {}; checkpoint.dir must be a folder that all ranks "
+                "share and can write, or empty to train without checkpoints",
+                error.what());
   }
-  message = world.broadcast(message, 0);
-  const std::string kind = message.substr(0, 4), rest = message.substr(4);
-  if (kind == "fail") throw_error(ExitCode::kBadInput, "{}", rest);
-  return rest;
+}
+
+void warn_of_older_run(const std::string& dir, Log& log) {
+  try {
+    if (const auto found = find_checkpoint(dir, /*verify_checksums=*/false))
+      log.warn(
+          "checkpoint.resume=false, but {} is there already: a later run with resume continues "
+          "from the highest step it finds; move the old checkpoints away, or use another "
+          "checkpoint.dir",
+          found->path);
+  } catch (const Error&) {
+    // All damaged: nothing that a later run could mistake for this one's.
+  }
 }
 
 }  // namespace
+
+std::unique_ptr<CheckpointClaim> claim_checkpoints(World& world, const RunConfig& config,
+                                                   Log& log) {
+  const std::string& dir = config.checkpoint.dir;
+  if (dir.empty()) return nullptr;
+  return together(world, [&]() -> std::unique_ptr<CheckpointClaim> {
+    if (world.rank() != 0) return nullptr;
+    auto claim = std::make_unique<CheckpointClaim>(dir);
+    if (!claim->warning().empty()) log.warn("{}", claim->warning());
+    if (!config.checkpoint.resume) warn_of_older_run(dir, log);
+    return claim;
+  });
+}
+
+void require_savable(World& world, const RunConfig& config) {
+  const std::string& dir = config.checkpoint.dir;
+  if (dir.empty()) return;
+  const bool leads = world.rank() == 0;
+  const auto on = [&](bool here, const auto& body) {
+    together(world, [&] { return !here || in_folder(body); });
+  };
+  on(leads, [&] { begin_trial(dir); });
+  try {
+    on(true, [&] { write_trial(dir, world.rank()); });
+  } catch (...) {
+    try {
+      if (leads) end_trial(dir);
+    } catch (const Error&) {
+      // The failure that is being reported matters more.
+    }
+    throw;
+  }
+  on(leads, [&] { end_trial(dir); });
+}
 
 void save_state(World& world, Device& device, Stream& stream, const Params& params,
                 const Optimizer& optimizer, const RunConfig& config, const CheckpointInfo& info,
@@ -131,11 +167,10 @@ void save_state(World& world, Device& device, Stream& stream, const Params& para
 std::optional<CheckpointInfo> load_state(World& world, Device& device, Stream& stream,
                                          const Params& params, Optimizer& optimizer,
                                          const RunConfig& config, Log& log) {
-  const std::string path = newest_checkpoint(world, config.checkpoint.dir, log);
+  const std::string path = newest_checkpoint(world, config, log);
   if (path.empty()) return std::nullopt;
   HostState state = make_host_state(params, optimizer);
-  CheckpointInfo info = load_checkpoint(path, state.all);
-  require_same_run(path, info, config);
+  CheckpointInfo info = together(world, [&] { return load_checkpoint(path, state.all); });
   for_each_part(optimizer, state, [&](const View& view, std::vector<float>& host) {
     device.copy(stream, view.data, host.data(), view.bytes());
   });

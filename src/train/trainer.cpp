@@ -111,7 +111,10 @@ std::int64_t Trainer::resume() {
                                engine_.params, engine_.optimizer, config_, log_);
   watchdog_.be_patient(false);
   if (!info) return 0;
-  engine_.loss_scaler.restore(info->loss_scale_json, config_.checkpoint.dir + ", loss_scale");
+  together(world_, [&] {
+    engine_.loss_scaler.restore(info->loss_scale_json, config_.checkpoint.dir + ", loss_scale");
+    return true;
+  });
   skipped_at_line_ = engine_.loss_scaler.skipped();
   if (world_.rank() == 0)
     log_.note("resume   step {}, {} samples consumed, from {}", info->step, info->consumed_samples,
@@ -216,7 +219,9 @@ TrainResult Trainer::run() {
                  "data.valid_fraction, or a data.split whose second part is not empty; or set "
                  "train.eval_every=0",
                  config_.train.eval_every);
+  const auto claim = claim_checkpoints(world_, config_, log_);
   const std::int64_t first = resume();
+  if (first < config_.train.steps) require_savable(world_, config_);
   if (first == 0 && config_.train.eval_every > 0) evaluate(0);
   std::int64_t done = first;
   while (done < config_.train.steps && !result_.stopped_by_signal) {

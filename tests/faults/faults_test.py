@@ -7,7 +7,7 @@ import signal
 import time
 import unittest
 
-from jobs import ENDLESS, SANITIZER, JobTest
+from jobs import ENDLESS, SANITIZER, JobTest, alive
 
 INSTRUCTION = r"(RUN|SEND|RECV|HOST_WAIT|GRAD_SYNC|OPT_STEP) (compute|ep|host|send|recv|dp)"
 
@@ -56,6 +56,70 @@ class Killed(JobTest):
         self.require_end(job, 0, r"was told to terminate", r"saved +step \d+")
         self.require_end(self.threads("train.steps=1", "checkpoint.dir=" + self.path("c")), 0,
                          r"resume +step \d+")
+
+
+class Checkpoints(JobTest):
+    def save_to(self, name):
+        return "checkpoint.dir=" + self.path(name)
+
+    def one_at_a_time(self, run):
+        first = run(*ENDLESS, self.save_to("c"), "checkpoint.every=20")
+        first.wait_for(r"saved +step 20")
+        second = run("train.steps=40", self.save_to("c"))
+        self.require_end(second, 3, r"c is in use by another run \(process \d+ on .+\)")
+        self.assertEqual(second.text().count("in use"), 1, "said once, not by every rank")
+        self.assertNotRegex(second.text(), r"step +\d+/")
+        first.wait_for(r"saved +step 40")  # undisturbed
+        # A run that is killed holds nobody up.
+        ranks = dict(first.ranks()).values()
+        first.process.kill()
+        first.process.wait()
+        for pid in ranks:
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        self.require_gone(ranks)
+        self.require_end(run("train.steps=1", self.save_to("c")), 0, r"resume +step \d+")
+
+    def test_one_run_at_a_time_under_mpirun(self):
+        self.one_at_a_time(self.mpirun)
+
+    def test_one_run_at_a_time_with_ranks_as_threads(self):
+        self.one_at_a_time(self.threads)
+
+    def test_a_run_that_could_not_save_does_not_begin(self):
+        for run in (self.threads, self.mpirun):
+            for folder in ("/proc/x", "/dev/null/x"):
+                job = run("train.steps=5", "checkpoint.dir=" + folder)
+                self.require_end(job, 3, folder, "checkpoint.dir must be")
+                self.assertEqual(job.text().count(folder + ":"), 1, "said once")
+                self.assertNotRegex(job.text(), r"step +\d+/")
+
+    def test_a_finished_run_needs_no_more_than_to_read(self):
+        self.require_end(self.threads("train.steps=2", self.save_to("c")), 0)
+        os.remove(self.path("c/.lock"))
+        os.chmod(self.folder, 0o755)
+        os.chmod(self.path("c"), 0o555)
+        plain = {"user": 65534} if os.geteuid() == 0 else {}
+        self.require_end(self.threads("train.steps=2", self.save_to("c"), **plain), 0,
+                         "nothing to do")
+        job = self.threads("train.steps=3", self.save_to("c"), **plain)
+        self.require_end(job, 3, "Permission denied", "checkpoint.dir must be")
+        self.assertNotRegex(job.text(), r"step +\d+/")
+
+    def test_changes_since_the_checkpoint_are_refused_or_told(self):
+        self.require_end(self.threads("train.steps=2", self.save_to("c")), 0)
+        for key, old, new, code in (("model.rope_theta", "10000", "500000", 3),
+                                    ("model.tied_embeddings", "false", "true", 3),
+                                    ("train.seq_len", "16", "8", 2)):
+            job = self.threads("train.steps=3", self.save_to("c"), f"{key}={new}")
+            self.require_end(job, code, f"{key}: {old} -> {new}")
+            self.assertEqual(job.text().count("->"), 1, "said once, and nothing else")
+        self.require_end(self.threads("train.steps=3", self.save_to("c"), "optimizer.lr=0.002"), 0,
+                         r"warning: the run continues with other values",
+                         r"optimizer.lr: 0.003 -> 0.002")
+        self.require_end(self.threads("train.steps=1", self.save_to("c"),
+                                      "checkpoint.resume=false"), 0,
+                         r"warning: checkpoint.resume=false, but .*step-00000003 is there")
 
 
 class NotFinite(JobTest):

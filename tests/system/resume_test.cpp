@@ -1,8 +1,12 @@
 // A run that continues from a checkpoint equals one that never stopped: bit for bit under the same
 // layout, to rounding under another.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
+#include "../../src/train/same_run.h"
+#include "tandem/ckpt/claim.h"
+#include "tandem/comm/shared_error.h"
 #include "training.h"
 
 namespace tandem {
@@ -110,14 +114,25 @@ TEST_CASE("a damaged newest checkpoint is passed over") {
 TEST_CASE("when every checkpoint is damaged the run refuses to start from nothing") {
   const Scratch folder;
   const std::string dir = folder / "c";
-  (void)train(1, Overrides{"train.steps=2", "checkpoint.dir=" + dir});
+  (void)train(2, Overrides{"train.steps=2", "checkpoint.dir=" + dir});
   std::filesystem::resize_file(step_folder(dir, 2) + "/rank-00000.safetensors", 100);
   try {
-    (void)train(1, Overrides{"train.steps=4", "checkpoint.dir=" + dir});
+    (void)train(2, Overrides{"train.steps=4", "checkpoint.dir=" + dir});
     FAIL("it started");
-  } catch (const Error& error) {
+  } catch (const SharedError& error) {  // said once
     CHECK(error.code() == ExitCode::kBadInput);
     CHECK_THAT(error.what(), Catch::Contains("step-00000002"));
+  }
+}
+
+// The refusal that a run with `changes` meets in `dir`; none: "".
+std::string refusal(const std::string& dir, const Overrides& changes, ExitCode code) {
+  try {
+    (void)train(1, Overrides{"train.steps=4", "checkpoint.dir=" + dir} + changes);
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == code);
+    return error.what();
   }
 }
 
@@ -125,31 +140,113 @@ TEST_CASE("a checkpoint is refused where the samples would be others") {
   const Scratch folder;
   const std::string dir = folder / "c";
   (void)train(1, Overrides{"train.steps=2", "checkpoint.dir=" + dir});
-  for (const char* change : {"train.seed=7", "train.global_batch=4"}) {
-    try {
-      (void)train(1, Overrides{"train.steps=4", "checkpoint.dir=" + dir, change});
-      FAIL("it started with " << change);
-    } catch (const Error& error) {
-      CHECK(error.code() == ExitCode::kUsage);
-      CHECK_THAT(error.what(), Catch::Contains("use another checkpoint.dir"));
-    }
+  const std::vector<std::pair<const char*, const char*>> changes = {
+      {"train.seed=7", "train.seed: 1234 -> 7\n"},
+      {"train.global_batch=4", "train.global_batch: 8 -> 4\n"},
+      {"train.seq_len=8", "train.seq_len: 16 -> 8\n"}};
+  for (const auto& [change, told] : changes) {
+    const std::string what = refusal(dir, {change}, ExitCode::kUsage);
+    CHECK_THAT(what, Catch::Contains(told) && Catch::Contains("another checkpoint.dir"));
+    CHECK(std::count(what.begin(), what.end(), '>') == 1);  // nothing else is said to differ
   }
 }
 
-TEST_CASE("a checkpoint of another model is refused by name") {
+TEST_CASE("a checkpoint of another model is refused with the keys that differ and no others") {
   const Scratch folder;
   const std::string dir = folder / "c";
   (void)train(1, Overrides{"train.steps=2", "checkpoint.dir=" + dir});
-  for (const char* change :
-       {"model.hidden=64", "model.layers=5", "model.layers=3", "model.qk_norm=full",
-        "model.tied_embeddings=true", "model.experts=8"}) {
+  const std::vector<std::pair<const char*, const char*>> changes = {
+      // Other weights.
+      {"model.hidden=64", "model.hidden: 32 -> 64\n"},
+      {"model.layers=5", "model.layers: 4 -> 5\n"},
+      {"model.layers=3", "model.layers: 4 -> 3\n"},
+      {"model.qk_norm=full", "model.qk_norm: \"none\" -> \"full\"\n"},
+      {"model.tied_embeddings=true", "model.tied_embeddings: false -> true\n"},
+      {"model.experts=8", "model.experts: 4 -> 8\n"},
+      {"model.first_k_dense=1", "model.first_k_dense: 0 -> 1\n"},
+      // Another function of the same weights.
+      {"model.rope_theta=500000", "model.rope_theta: 10000 -> 500000\n"},
+      {"model.topk=3", "model.topk: 2 -> 3\n"},
+      {"model.norm_topk_prob=false", "model.norm_topk_prob: true -> false\n"},
+      {"model.norm_eps=1e-5", "model.norm_eps: "}};
+  for (const auto& [change, told] : changes) {
     INFO(change);
+    const std::string what = refusal(dir, {change}, ExitCode::kBadInput);
+    CHECK_THAT(what, Catch::Contains(told) && Catch::Contains("another checkpoint.dir"));
+    CHECK(std::count(what.begin(), what.end(), '>') == 1);
+  }
+  CHECK_THAT(refusal(dir, {"model.topk=1", "model.norm_topk_prob=false"}, ExitCode::kBadInput),
+             Catch::Contains("model.topk: 2 -> 1\n  model.norm_topk_prob: true -> false\n"
+                             "set model.topk=2 model.norm_topk_prob=true, or use another"));
+}
+
+TEST_CASE("what leaves the model's function as it was does not hold a run up") {
+  const Scratch folder;
+  const std::string dir = folder / "c";
+  (void)train(1, Overrides{"train.steps=2", "checkpoint.dir=" + dir});
+  const auto change = GENERATE(
+      Overrides{"optimizer.lr=0.001", "model.aux_loss_coef=0.02", "train.dtype=bf16"},
+      // dense_ffn of a model without dense layers; the same kinds of layers in other words
+      Overrides{"model.dense_ffn=128", "model.moe_pattern=[1,1,1,1]", "model.init_std=0.01"});
+  CHECK(refusal(dir, change, ExitCode::kOk).empty());
+}
+
+TEST_CASE("a checkpoint whose config does not know a key yet is continued") {
+  const Scratch folder;
+  const std::string dir = folder / "c";
+  const RunConfig config = tiny(1, {"checkpoint.dir=" + dir, "model.rope_theta=500000"});
+  std::string text = to_json(tiny(1, {"checkpoint.dir=" + dir}));
+  const std::string info_path = folder / "c/step-00000002";
+  CheckpointInfo info{2, 16, config.train.seed, text};
+  CHECK_THROWS_WITH(require_same_run(info_path, info, config),
+                    Catch::Contains("model.rope_theta: 10000 -> 500000"));
+  for (const char* key : {"rope_theta", "topk", "first_k_dense", "seq_len"}) {
+    const std::size_t at = text.find(fmt::format("\"{}\":", key));
+    REQUIRE(at != std::string::npos);
+    text.erase(at, text.find(',', at) + 1 - at);
+  }
+  info.config_json = text;
+  CHECK(require_same_run(info_path, info, config).empty());
+  // What else changes the numbers is told.
+  CHECK(require_same_run(info_path, info,
+                         tiny(1, {"optimizer.lr=0.001", "data.valid_fraction=0.5"})) ==
+        "\n  data.valid_fraction: 0.05 -> 0.5\n  optimizer.lr: 0.003 -> 0.001");
+}
+
+TEST_CASE("a folder belongs to one run at a time") {
+  const Scratch folder;
+  const std::string dir = folder / "c";
+  const bool resume = GENERATE(true, false);
+  const Overrides run = {"parallel.pp=2", "train.steps=2", "checkpoint.dir=" + dir,
+                         fmt::format("checkpoint.resume={}", resume)};
+  {
+    const CheckpointClaim other(dir);
     try {
-      (void)train(1, Overrides{"train.steps=4", "checkpoint.dir=" + dir, change});
+      (void)train(2, run);
       FAIL("it started");
-    } catch (const Error& error) {
+    } catch (const SharedError& error) {
       CHECK(error.code() == ExitCode::kBadInput);
+      CHECK_THAT(error.what(), Catch::Contains(dir + " is in use by another run"));
     }
+  }
+  CHECK(train(2, run).steps.size() == 2);  // and lets go of the folder at its end
+  CHECK_NOTHROW(CheckpointClaim(dir));
+}
+
+TEST_CASE("a run that could not save does not begin") {
+  const Scratch folder;
+  write_bytes(folder / "file", "mine");
+  for (const std::string& dir : {folder / "file/below", std::string("/proc/x")}) {
+    int steps = 0;
+    try {
+      (void)train(2, {"parallel.pp=2", "train.steps=2", "checkpoint.dir=" + dir}, {},
+                  [&](const StepReport&) { ++steps; });
+      FAIL("it ended well");
+    } catch (const SharedError& error) {
+      CHECK(error.code() == ExitCode::kBadInput);
+      CHECK_THAT(error.what(), Catch::Contains(dir) && Catch::Contains("checkpoint.dir must be"));
+    }
+    CHECK(steps == 0);
   }
 }
 

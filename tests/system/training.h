@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <catch2/catch.hpp>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -50,13 +51,17 @@ struct Training {
   }
 };
 
-inline Training train(int ranks, const Overrides& overrides, const SaveHook& on_save = {}) {
+inline Training train(int ranks, const Overrides& overrides, const SaveHook& on_save = {},
+                      const std::function<void(const StepReport&)>& on_step = {}) {
   const RunConfig config = tiny(ranks, overrides);
   Training training;
   run_as_threads(ranks, [&](World& world) {
     Log log(world.rank(), /*quiet=*/true);
     TrainHooks hooks;
-    hooks.on_step = [&](const StepReport& report) { training.steps.push_back(report); };
+    hooks.on_step = [&](const StepReport& report) {
+      training.steps.push_back(report);
+      if (on_step) on_step(report);
+    };
     hooks.on_save = on_save;
     const TrainResult result = train_rank(world, config, log, hooks);
     if (world.rank() == 0) training.result = result;

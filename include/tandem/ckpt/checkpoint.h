@@ -51,8 +51,8 @@ using SaveHook = std::function<void(const char* stage)>;
 // Every rank passes the pieces it owns; together they cover each tensor once (checked). Blocking,
 // collective. Saving a step again replaces it; at every moment a complete checkpoint can be found.
 // Afterwards removes complete checkpoints beyond the newest `keep` (at least two, and never the one
-// just written). A failure on one rank, such as a full disk, throws Error(kBadInput) on all of
-// them, with the rank, the path and errno's text; the earlier checkpoints are untouched then.
+// just written). A failure on one rank, such as a full disk, throws SharedError(kBadInput) on all
+// of them, with the rank, the path and errno's text; the earlier checkpoints are untouched then.
 void save_checkpoint(const std::string& dir, const CheckpointInfo& info,
                      const std::vector<StatePiece>& pieces, int keep, const CheckpointPeers& peers,
                      const SaveHook& hook = {});

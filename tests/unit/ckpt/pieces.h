@@ -11,6 +11,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/ckpt/checkpoint.h"
+#include "tandem/comm/shared_error.h"
 
 namespace tandem {
 
@@ -112,8 +113,10 @@ inline std::vector<std::string> save_ranks(const std::string& dir, std::int64_t 
       try {
         ranks[self].fill(step);
         save_checkpoint(dir, info_of(step), ranks[self].list, keep, peers, hook_of(rank));
-      } catch (const Error& error) {
+      } catch (const SharedError& error) {
         errors[self] = error.what();
+      } catch (const Error& error) {
+        errors[self] = std::string("not shared: ") + error.what();
       }
     });
   }
