@@ -43,7 +43,25 @@ void span_event(JsonWriter& out, const TraceSpan& span, int rank, int tid) {
   out.end_object().end_object();
 }
 
+// A new file, which becomes the trace when it is whole: a reader never sees half a one.
+AppendFile begin_file(const std::string& path) {
+  std::remove(path.c_str());
+  return {path, AppendFile::Mode::kNew};
+}
+
+std::string unfinished(const std::string& path) {
+  return path + ".tmp";
+}
+
 }  // namespace
+
+void try_chrome_trace(const std::string& path) {
+  std::error_code ignored;  // where it matters, opening fails and says why
+  if (std::filesystem::is_directory(path, ignored))
+    throw_error(ExitCode::kBadInput, "{} is a folder, no trace can be written there", path);
+  begin_file(unfinished(path)).append("\n");
+  std::remove(unfinished(path).c_str());
+}
 
 void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans,
                         const std::string& about) {
@@ -67,12 +85,9 @@ void write_chrome_trace(const std::string& path, int rank, const std::vector<Tra
   }
   out.end_array().end_object();
 
-  // A reader never sees half a file.
-  const std::string unfinished = path + ".tmp";
-  std::remove(unfinished.c_str());
-  AppendFile(unfinished, AppendFile::Mode::kNew).append(out.str() + "\n");
+  begin_file(unfinished(path)).append(out.str() + "\n");
   std::error_code error;
-  std::filesystem::rename(unfinished, path, error);
+  std::filesystem::rename(unfinished(path), path, error);
   if (error) {
     throw_error(ExitCode::kBadInput, "cannot write the trace {}: {}", path, error.message());
   }

@@ -77,6 +77,9 @@ class Trainer {
   void evaluate(std::int64_t done);
   void save(std::int64_t done);
   std::int64_t resume();
+  [[nodiscard]] std::string trace_file() const {
+    return fmt::format("{}-rank{}.json", config_.logging.trace, world_.rank());
+  }
   [[nodiscard]] bool traced(std::int64_t index) const {
     return index >= config_.logging.trace_begin &&
            index < config_.logging.trace_begin + config_.logging.trace_steps;
@@ -222,6 +225,11 @@ TrainResult Trainer::run() {
   const auto claim = claim_checkpoints(world_, config_, log_);
   const std::int64_t first = resume();
   if (first < config_.train.steps) require_savable(world_, config_);
+  if (config_.logging.trace_steps > 0)
+    together(world_, [&] {
+      try_chrome_trace(trace_file());
+      return true;
+    });
   if (first == 0 && config_.train.eval_every > 0) evaluate(0);
   std::int64_t done = first;
   while (done < config_.train.steps && !result_.stopped_by_signal) {
@@ -238,8 +246,8 @@ TrainResult Trainer::run() {
     }
     const bool last = done == config_.train.steps || report.stop;
     if (traced(done - 1) && (last || !traced(done)))
-      write_chrome_trace(fmt::format("{}-rank{}.json", config_.logging.trace, world_.rank()),
-                         world_.rank(), traced_spans_, about_run(config_, *engine_.device));
+      write_chrome_trace(trace_file(), world_.rank(), traced_spans_,
+                         about_run(config_, *engine_.device));
     result_.stopped_by_signal = report.stop;
     if (config_.train.eval_every > 0 && (done % config_.train.eval_every == 0 || last) &&
         !report.stop)

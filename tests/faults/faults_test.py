@@ -166,6 +166,11 @@ class ExitCodes(JobTest):
             self.require_end(job, 3, "file")
             job = run("train.steps=1", "logging.metrics=" + self.path("file/metrics.jsonl"))
             self.require_end(job, 3, "metrics.jsonl")
+            job = run("train.steps=5", "logging.trace=" + self.path("file/t"),
+                      "logging.trace_begin=2", "logging.trace_steps=1")
+            self.require_end(job, 3, "t-rank0.json")
+            self.assertEqual(job.text().count("rank0.json"), 1, "said once, before the first step")
+            self.assertNotRegex(job.text(), r"step +\d+/|rank[123]")
 
     @unittest.skipIf(SANITIZER, "sanitizers reserve more memory than any limit")
     def test_out_of_memory(self):

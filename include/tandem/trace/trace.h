@@ -54,6 +54,10 @@ std::vector<LaneTime> lane_times(const std::vector<TraceSpan>& spans);
 void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans,
                         const std::string& about = "");
 
+// Begins such a file and removes it again, to learn early whether it can be written. Throws like
+// write_chrome_trace.
+void try_chrome_trace(const std::string& path);
+
 struct ChromeTrace {
   int rank = 0;
   std::string about;  // "" in traces that do not say

@@ -126,4 +126,7 @@ TEST_CASE("the time of a lane that no compute covers is exposed") {
 TEST_CASE("a trace that cannot be written names its path") {
   CHECK_THROWS_WITH(write_chrome_trace("/proc/no/such/folder/t.json", 0, {}),
                     Catch::Contains("/proc/no/such/folder/t.json"));
+  CHECK_THROWS_WITH(try_chrome_trace("/proc/no/such/folder/t.json"),
+                    Catch::Contains("/proc/no/such/folder/t.json"));
+  CHECK_THROWS_WITH(try_chrome_trace("/proc"), Catch::Contains("/proc is a folder"));
 }
