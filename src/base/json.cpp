@@ -1,12 +1,25 @@
 #include "tandem/base/json.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tandem {
 namespace {
 
 [[noreturn]] void wrong_kind(std::string_view what, std::string_view wanted, const Json& got) {
   throw_error(ExitCode::kBadInput, "{}: expected {}, got {}", what, wanted, got.kind());
+}
+
+// A number that is no integer of 64 bits may still look like one.
+[[noreturn]] void no_integer(std::string_view what, const double* number, const Json& got) {
+  constexpr double kTwoTo63 = 9223372036854775808.0;
+  if (number == nullptr || std::trunc(*number) != *number) wrong_kind(what, "an integer", got);
+  if (std::abs(*number) >= kTwoTo63)
+    throw_error(ExitCode::kBadInput, "{}: expected an integer, got {}, which 64 bits do not hold",
+                what, *number);
+  throw_error(ExitCode::kBadInput,
+              "{}: expected an integer, got {}, written with a fraction or an exponent; write {}",
+              what, got.kind(), static_cast<std::int64_t>(*number));
 }
 
 }  // namespace
@@ -25,8 +38,7 @@ bool Json::as_bool(std::string_view what) const {
 
 std::int64_t Json::as_int(std::string_view what, std::int64_t lowest, std::int64_t highest) const {
   const auto* v = std::get_if<std::int64_t>(&value_);
-  if (v == nullptr && !std::holds_alternative<std::uint64_t>(value_))
-    wrong_kind(what, "an integer", *this);
+  if (!is_integer()) no_integer(what, std::get_if<double>(&value_), *this);
   if (v == nullptr || *v < lowest || *v > highest)
     throw_error(ExitCode::kBadInput, "{}: {} is outside {} .. {}", what, dump(), lowest, highest);
   return *v;
@@ -35,7 +47,7 @@ std::int64_t Json::as_int(std::string_view what, std::int64_t lowest, std::int64
 std::uint64_t Json::as_uint(std::string_view what) const {
   if (const auto* v = std::get_if<std::uint64_t>(&value_)) return *v;
   const auto* v = std::get_if<std::int64_t>(&value_);
-  if (v == nullptr) wrong_kind(what, "an integer", *this);
+  if (v == nullptr) no_integer(what, std::get_if<double>(&value_), *this);
   if (*v < 0) throw_error(ExitCode::kBadInput, "{}: {} is negative", what, *v);
   return static_cast<std::uint64_t>(*v);
 }
@@ -84,8 +96,7 @@ std::string Json::kind() const {
     std::string operator()(std::uint64_t v) const { return fmt::format("the integer {}", v); }
     std::string operator()(double v) const { return fmt::format("the number {}", v); }
     std::string operator()(const std::string& v) const {
-      constexpr std::size_t kShown = 40;
-      return "the string " + json_quote(v.size() <= kShown ? v : v.substr(0, kShown) + "...");
+      return "the string \"" + excerpt(v) + '"';
     }
     std::string operator()(const Array&) const { return "an array"; }
     std::string operator()(const Object&) const { return "an object"; }

@@ -70,7 +70,7 @@ class TreeBuilder {
   bool key(std::string& name) {
     Level& level = levels_.back();
     if (!level.keys.insert(name).second)
-      fail(fmt::format("the key {} appears twice in one object; keep one", json_quote(name)));
+      fail(fmt::format("the key \"{}\" appears twice in one object; keep one", excerpt(name)));
     level.key = std::move(name);
     return true;
   }
@@ -145,6 +145,10 @@ Json parse_json(std::string_view text, const std::string& origin, ExitCode code,
   if (text.size() > limits.bytes)
     throw_error(code, "{}: {} bytes of JSON, more than the {} allowed", origin, text.size(),
                 limits.bytes);
+  // The lexer takes it for the end of the text.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    throw_error(code, "{}: byte {} is NUL: this is binary data, not JSON text in UTF-8", origin,
+                nul);
   return TreeBuilder(text, origin, code, limits.depth).build();
 }
 

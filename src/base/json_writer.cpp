@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "tandem/base/json.h"
@@ -48,13 +49,22 @@ void append_escaped(std::string& out, char c) {
     default:
       break;
   }
-  if (static_cast<unsigned char>(c) < 0x20)
+  if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
     out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
   else
     out += c;
 }
 
 }  // namespace
+
+std::string excerpt(std::string_view text) {
+  constexpr std::size_t kShown = 60;
+  std::size_t end = 0;  // never within a character
+  for (std::size_t shown = 0; shown < kShown && end < text.size(); ++shown)
+    end += std::max<std::size_t>(1, utf8_length(text.substr(end)));
+  const std::string quoted = json_quote(text.substr(0, end));
+  return quoted.substr(1, quoted.size() - 2) + (end < text.size() ? "..." : "");
+}
 
 std::string json_quote(std::string_view text) {
   std::string out = "\"";

@@ -24,6 +24,8 @@ int edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates) {
+  constexpr std::size_t kLongest = 64;  // no name comes near a longer one
+  if (name.size() > kLongest) return {};
   std::string_view best;
   int best_distance = std::max(2, static_cast<int>(name.size() / 3)) + 1;
   for (const std::string_view candidate : candidates) {

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
+
 namespace tandem::config {
 namespace {
 
@@ -46,16 +48,20 @@ FieldRef one_of(E& target, std::span<const Choice> choices) {
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Range kFromOne{};                           // >= 1
-constexpr Range kFromZero{.low = 0};                  // >= 0
-constexpr Range kPositive{0, kInfinity, true, true};  // finite and > 0
-constexpr Range kNotNegative{0, kInfinity, false, true};
+// What is used as fp32 neither vanishes there nor becomes infinite.
+constexpr Range kPositive{1e-37, 1e37}, kNotNegative{0, 1e37};
 constexpr Range kBelowOne{0, 1, false, true};  // [0, 1)
 constexpr Range kAny{-kInfinity, kInfinity};
+constexpr Range kUnsigned{0, 0x1p64, false, true};
+// A loss scale and the gradients it multiplies are fp32 on their way.
+constexpr Range kLossScale{kLeastLossScale, kMostLossScale};
 
-// Products of these limits stay inside the integers they are computed in.
+// Products of these limits, and sums of two, stay inside the integers they are computed in.
+constexpr Range kSteps{1, 1e9}, kStepsOrNone{0, 1e9}, kMicroBatch{1, 1 << 20}, kThreads{0, 1024};
+constexpr Range kGlobalBatch{1, 1 << 30}, kTokens{1, 1 << 30};
 constexpr Range kLayers{1, 10000}, kHidden{1, 1 << 20}, kFfn{1, 1 << 26}, kHeads{1, 1 << 16};
-constexpr Range kExperts{0, 1 << 16}, kStages{1, 1 << 12}, kRanks{1, 1 << 18}, kVocab{2, 1 << 26};
+constexpr Range kExperts{0, 1 << 16}, kTopk{1, 1 << 16}, kLayersOrNone{0, 10000},
+    kStages{1, 1 << 12}, kRanks{1, 1 << 18}, kVocab{2, 1 << 26};
 
 void add_model(std::vector<Field>& all, ModelConfig& m) {
   const auto add = [&](std::string_view key, FieldRef ref, Range range, std::string_view unit,
@@ -73,10 +79,10 @@ void add_model(std::vector<Field>& all, ModelConfig& m) {
   add("dense_ffn", &m.dense_ffn, kFfn, "elements", "Inner width of the SwiGLU of dense layers");
   add("experts", &m.experts, kExperts, "experts",
       "Experts of a MoE layer; 0 makes every layer dense");
-  add("topk", &m.topk, kFromOne, "experts", "Experts that a token is sent to");
+  add("topk", &m.topk, kTopk, "experts", "Experts that a token is sent to");
   add("moe_ffn", &m.moe_ffn, kFfn, "elements", "Inner width of the SwiGLU of one expert");
-  add("first_k_dense", &m.first_k_dense, kFromZero, "layers", "So many first layers are dense");
-  add("moe_every", &m.moe_every, kFromOne, "layers",
+  add("first_k_dense", &m.first_k_dense, kLayersOrNone, "layers", "So many first layers are dense");
+  add("moe_every", &m.moe_every, kLayers, "layers",
       "Of the other layers, counted from 0, layer i is MoE where i + 1 is a multiple of this");
   add("moe_pattern", &m.moe_pattern, {0, 1}, "",
       "One entry per layer, 1 for MoE and 0 for dense; replaces the two keys above; empty for "
@@ -110,9 +116,9 @@ void add_parallel(std::vector<Field>& all, ParallelConfig& p) {
       "Data-parallel ranks; 0 for the number of ranks over `pp`");
   add("ep", &p.ep, kRanks, "ranks",
       "Ranks that share the experts of a layer; divides `dp` and `model.experts`");
-  add("microbatch_group", &p.microbatch_group, kFromZero, "micro-batches",
+  add("microbatch_group", &p.microbatch_group, {0, kGlobalBatch.high}, "micro-batches",
       "Micro-batches a chunk runs before the next chunk does, with `vpp` above 1; 0 for `pp`");
-  add("partition", &p.partition, kFromZero, "layers",
+  add("partition", &p.partition, kLayersOrNone, "layers",
       "Layers of each of the `pp` x `vpp` virtual stages, in model order; empty for even");
   add("spread", one_of(p.spread, kSpreads), kAny, "",
       "`exact`: layers must divide over the virtual stages; `spread`: some get one more");
@@ -140,33 +146,35 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
   add("device", one_of(t.device, kDevices), kAny, "", "Where the model runs; `auto` prefers a GPU");
   add("dtype", one_of(t.dtype, kDTypes), kAny, "",
       "Storage of parameters and activations; router, softmax, norms, loss and optimizer are fp32");
-  add("steps", &t.steps, kFromOne, "steps", "Optimizer steps of the whole run");
-  add("micro_batch", &t.micro_batch, kFromOne, "sequences", "Sequences per micro-batch");
-  add("global_batch", &t.global_batch, kFromOne, "sequences",
+  add("steps", &t.steps, kSteps, "steps", "Optimizer steps of the whole run");
+  add("micro_batch", &t.micro_batch, kMicroBatch, "sequences", "Sequences per micro-batch");
+  add("global_batch", &t.global_batch, kGlobalBatch, "sequences",
       "Sequences per step over all ranks; a multiple of `micro_batch` x `parallel.dp`");
-  add("seq_len", &t.seq_len, kFromOne, "tokens", "Length of a sequence");
-  add("seed", &t.seed, kAny, "", "Seed of the initial weights and of the sample order");
-  add("loss_chunk_tokens", &t.loss_chunk_tokens, kFromOne, "tokens",
+  add("seq_len", &t.seq_len, kTokens, "tokens", "Length of a sequence");
+  add("seed", &t.seed, kUnsigned, "", "Seed of the initial weights and of the sample order");
+  add("loss_chunk_tokens", &t.loss_chunk_tokens, kTokens, "tokens",
       "Tokens whose logits exist at one time");
-  add("eval_every", &t.eval_every, kFromZero, "steps",
+  add("eval_every", &t.eval_every, kStepsOrNone, "steps",
       "Steps between evaluations on held-out data; 0 for never");
-  add("eval_batches", &t.eval_batches, kFromOne, "micro-batches",
+  add("eval_batches", &t.eval_batches, kMicroBatch, "micro-batches",
       "Length of an evaluation, per data-parallel rank");
-  add("cpu_threads", &t.cpu_threads, kFromZero, "threads",
+  add("cpu_threads", &t.cpu_threads, kThreads, "threads",
       "Compute threads of a rank on the CPU device; 0 shares the cores among this host's ranks");
   add("comm", one_of(t.comm, kComms), kAny, "",
       "What carries GPU memory between ranks: NCCL, or copies through host memory (`staged`), by "
       "which ranks can share a GPU; `auto` prefers NCCL");
   add("alltoall", one_of(t.alltoall, kAllToAlls), kAny, "",
       "How NCCL carries expert all-to-alls: between the buffers themselves (`plain`), or through "
-      "memory registered on all GPUs (`window`), which the rows are packed into; `auto` is `plain`, "
+      "memory registered on all GPUs (`window`), which the rows are packed into; `auto` is "
+      "`plain`, "
       "the faster one where it was measured");
   add("nccl_max_ctas", &t.nccl_max_ctas, {0, 64}, "blocks",
       "Thread blocks a transfer of NCCL may take from the GPU; 0 for NCCL's own choice");
-  add("compute_sms", &t.compute_sms, kFromZero, "multiprocessors",
-      "How much of a GPU the experts' products may fill, so that transfers find room beside them; 0 "
+  add("compute_sms", &t.compute_sms, {0, 1024}, "multiprocessors",
+      "How much of a GPU the experts' products may fill, so that transfers find room beside them; "
+      "0 "
       "for all");
-  add("watchdog_s", &t.watchdog_s, kFromOne, "s", "A step that takes longer ends the run");
+  add("watchdog_s", &t.watchdog_s, {1, 1e9}, "s", "A step that takes longer ends the run");
   add("alltoall_delay_us", &t.alltoall_delay_us, {0, 1e9}, "us",
       "Modelled network time added to every expert all-to-all");
   add("deterministic", &t.deterministic, kAny, "", "Same numbers in every run, on every device");
@@ -198,29 +206,31 @@ void add_optimizer(std::vector<Field>& all, OptimizerConfig& o) {
   };
   add("lr", &o.lr, kNotNegative, "", "Highest learning rate");
   add("min_lr", &o.min_lr, kNotNegative, "", "Learning rate at the end of a decay");
-  add("warmup_steps", &o.warmup_steps, kFromZero, "steps",
+  add("warmup_steps", &o.warmup_steps, kStepsOrNone, "steps",
       "The rate rises linearly over these steps");
   add("schedule", one_of(o.schedule, kLrSchedules), kAny, "",
       "After the warm-up: constant, cosine, or stable with a linear decay at the end (`wsd`)");
-  add("decay_steps", &o.decay_steps, kFromZero, "steps",
+  add("decay_steps", &o.decay_steps, kStepsOrNone, "steps",
       "Cosine: length of the decay, 0 for up to the last step; wsd: length of the final decay, 0 "
       "for a tenth of the run");
   add("beta1", &o.beta1, kBelowOne, "", "AdamW: decay of the mean gradient");
   add("beta2", &o.beta2, kBelowOne, "", "AdamW: decay of the mean squared gradient");
-  add("eps", &o.eps, kPositive, "", "AdamW: added to the root of the mean squared gradient");
+  add("eps", &o.eps, {0, kPositive.high, true}, "",
+      "AdamW: added to the root of the mean squared gradient");
   add("weight_decay", &o.weight_decay, kNotNegative, "",
       "AdamW: decoupled weight decay of matrices; norms are never decayed");
   add("decay_embeddings", &o.decay_embeddings, kAny, "", "Decay the embedding and the head too");
   add("clip", &o.clip, kNotNegative, "", "Highest global gradient norm; 0 for no clipping");
-  add("loss_scale", &o.loss_scale, kNotNegative, "",
-      "fp16: fixed factor that keeps gradients in range, a power of two; 0 for a dynamic one");
-  add("initial_loss_scale", &o.initial_loss_scale, kPositive, "",
+  add("loss_scale", &o.loss_scale, {0, kMostLossScale}, "",
+      "fp16: fixed factor that keeps gradients in range, a power of two from 2^-16 on; 0 for a "
+      "dynamic one");
+  add("initial_loss_scale", &o.initial_loss_scale, kLossScale, "",
       "fp16: dynamic loss scale of the first step, a power of two");
-  add("min_loss_scale", &o.min_loss_scale, kPositive, "",
+  add("min_loss_scale", &o.min_loss_scale, kLossScale, "",
       "fp16: least dynamic loss scale, a power of two; gradients that overflow at it end the run");
-  add("loss_scale_window", &o.loss_scale_window, kFromOne, "steps",
+  add("loss_scale_window", &o.loss_scale_window, kSteps, "steps",
       "fp16: steps in a row without overflow after which the dynamic loss scale doubles");
-  add("loss_scale_hysteresis", &o.loss_scale_hysteresis, kFromOne, "steps",
+  add("loss_scale_hysteresis", &o.loss_scale_hysteresis, kSteps, "steps",
       "fp16: the overflow since the last such window with which the loss scale begins to halve");
 }
 
@@ -230,8 +240,8 @@ void add_checkpoint(std::vector<Field>& all, CheckpointConfig& c) {
     all.push_back({"checkpoint", key, ref, range, unit, doc});
   };
   add("dir", &c.dir, kAny, "", "Folder of the checkpoints; empty for none");
-  add("every", &c.every, kFromZero, "steps", "Steps between checkpoints; 0 for only at the end");
-  add("keep", &c.keep, {.low = 2}, "checkpoints", "Newest complete checkpoints to keep");
+  add("every", &c.every, kStepsOrNone, "steps", "Steps between checkpoints; 0 for only at the end");
+  add("keep", &c.keep, {2, 1e9}, "checkpoints", "Newest complete checkpoints to keep");
   add("resume", &c.resume, kAny, "", "Continue from the newest complete checkpoint in `dir`");
 }
 
@@ -241,17 +251,26 @@ void add_logging(std::vector<Field>& all, LoggingConfig& l) {
     all.push_back({"logging", key, ref, range, unit, doc});
   };
   add("format", one_of(l.format, kLogFormats), kAny, "", "Form of the progress lines");
-  add("every", &l.every, kFromOne, "steps", "Steps between progress lines");
+  add("every", &l.every, kSteps, "steps", "Steps between progress lines");
   add("metrics", &l.metrics, kAny, "", "File that gets one JSON line a step; empty for none");
   add("tensorboard", &l.tensorboard, kAny, "",
       "Folder for TensorBoard event files; empty for none");
   add("trace", &l.trace, kAny, "", "Prefix of Chrome trace files; empty for none");
-  add("trace_begin", &l.trace_begin, kFromZero, "step", "First traced step, counted from 0");
-  add("trace_steps", &l.trace_steps, kFromZero, "steps", "Number of traced steps");
-  add("profile_begin", &l.profile_begin, kFromZero, "step",
+  add("trace_begin", &l.trace_begin, kStepsOrNone, "step", "First traced step, counted from 0");
+  add("trace_steps", &l.trace_steps, kStepsOrNone, "steps", "Number of traced steps");
+  add("profile_begin", &l.profile_begin, kStepsOrNone, "step",
       "First step of the window in which NVIDIA's profilers record, counted from 0");
-  add("profile_steps", &l.profile_steps, kFromZero, "steps",
+  add("profile_steps", &l.profile_steps, kStepsOrNone, "steps",
       "Length of that window, in which every node is also a named range; 0 for none. GPUs only");
+}
+
+// Short and exact: 0, 1048576, 2^64, 1e-37.
+std::string limit_text(double limit) {
+  int exponent = 0;
+  const bool whole = std::trunc(limit) == limit;
+  if (std::frexp(limit, &exponent) == 0.5 && (!whole || limit > 1e10))
+    return fmt::format("2^{}", exponent - 1);
+  return whole && limit < 1e10 ? fmt::format("{:.0f}", limit) : fmt::format("{}", limit);
 }
 
 }  // namespace
@@ -270,11 +289,9 @@ std::vector<Field> fields(RunConfig& config) {
 }
 
 std::string Range::text() const {
-  constexpr double kIntMax = std::numeric_limits<std::int32_t>::max();
   if (low == -kInfinity) return "";
-  if (high == kInfinity || high == kIntMax) return fmt::format("{} {}", open_low ? ">" : ">=", low);
-  return fmt::format("in {}{:.0f}, {:.0f}{}", open_low ? "(" : "[", low, high,
-                     open_high ? ")" : "]");
+  return fmt::format("in {}{}, {}{}", open_low ? '(' : '[', limit_text(low), limit_text(high),
+                     open_high ? ')' : ']');
 }
 
 std::string_view ChoiceRef::name() const {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,15 +13,16 @@
 
 namespace tandem::config {
 
-// An interval of numbers; for a list, of its elements. Limits count unless open.
+// An interval of numbers; for a list, of its elements. Limits count unless open. Integers' limits
+// fit into them.
 struct Range {
-  double low = 1, high = std::numeric_limits<std::int32_t>::max();
+  double low, high;
   bool open_low = false, open_high = false;
 
   [[nodiscard]] bool holds(double v) const {
     return (open_low ? v > low : v >= low) && (open_high ? v < high : v <= high);
   }
-  [[nodiscard]] std::string text() const;  // ">= 1", "in [0, 1)"
+  [[nodiscard]] std::string text() const;  // "in [0, 1)"; "" where everything is
 };
 
 struct Choice {

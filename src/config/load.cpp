@@ -43,8 +43,9 @@ class Loader {
     const std::size_t equals = text.find('=');
     const std::size_t dot = text.find('.');
     if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
-      problems_.push_back(source + text +
-                          ": not of the form section.key=value, as in train.steps=50");
+      problems_.push_back(
+          fmt::format("{}\"{}\": not of the form section.key=value, as in train.steps=50", source,
+                      excerpt(text)));
       return;
     }
     const std::string section = text.substr(0, dot);
@@ -93,7 +94,7 @@ class Loader {
       if (f.section == section) return true;
       if (names.empty() || names.back() != f.section) names.push_back(f.section);
     }
-    problems_.push_back(fmt::format("{}{}: unknown section{}", source, section,
+    problems_.push_back(fmt::format("{}{}: unknown section{}", source, excerpt(section),
                                     did_you_mean(nearest_name(section, names))));
     return false;
   }
@@ -115,7 +116,7 @@ class Loader {
     else if (!nearest.empty())
       known = fmt::format("{}.{}", section, nearest);
     problems_.push_back(
-        fmt::format("{}{}.{}: unknown key{}", source, section, key, did_you_mean(known)));
+        fmt::format("{}{}.{}: unknown key{}", source, section, excerpt(key), did_you_mean(known)));
     return nullptr;
   }
 
@@ -168,8 +169,11 @@ RunConfig parse_config(const std::string& json_text, const std::string& origin,
 }
 
 RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  if (path.empty()) return parse_config("{}", "command line", overrides);
-  return parse_config(read_file(path), path, overrides);
+  return parse_config(path.empty() ? "{}" : read_file(path), config_origin(path), overrides);
+}
+
+std::string config_origin(const std::string& path) {
+  return path.empty() ? "command line" : path;
 }
 
 std::string to_json(const RunConfig& config) {

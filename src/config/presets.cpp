@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "tandem/base/error.h"
+#include "tandem/base/json.h"
 #include "tandem/base/nearest.h"
 
 namespace tandem::config {
@@ -103,7 +104,7 @@ void apply_preset(const std::string& name, ModelConfig& model) {
     known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", preset.name);
   }
   const std::string_view nearest = nearest_name(name, names);
-  throw_error(ExitCode::kUsage, "model.preset = \"{}\": not one of {}{}", name, known,
+  throw_error(ExitCode::kUsage, "model.preset = \"{}\": not one of {}{}", excerpt(name), known,
               nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
 }
 

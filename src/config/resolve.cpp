@@ -50,9 +50,12 @@ namespace config {
 
 void throw_if_any(const std::vector<std::string>& problems, const std::string& origin) {
   if (problems.empty()) return;
+  constexpr std::size_t kShown = 50;
   std::string text =
       fmt::format("{}: {} problem{}", origin, problems.size(), problems.size() == 1 ? "" : "s");
-  for (const std::string& problem : problems) text += "\n  - " + problem;
+  for (std::size_t i = 0; i < std::min(kShown, problems.size()); ++i)
+    text += "\n  - " + problems[i];
+  if (problems.size() > kShown) text += fmt::format("\n  and {} more", problems.size() - kShown);
   throw Error(ExitCode::kUsage, text);
 }
 
@@ -75,9 +78,9 @@ std::vector<std::string> violations(const RunConfig& config, int world) {
   return out.take();
 }
 
-RunConfig resolve(RunConfig config, int world) {
+RunConfig resolve(RunConfig config, int world, const std::string& origin) {
   TANDEM_CHECK(world >= 0, "number of ranks");
-  config::throw_if_any(violations(config, world), "config");
+  config::throw_if_any(violations(config, world), origin);
   return fill(config, world == 0 ? own_world(config.parallel) : world);
 }
 

@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "rules.h"
 
 namespace tandem::config {
 namespace {
+
+constexpr std::int64_t kMostSamples = std::numeric_limits<std::int32_t>::max();  // of an evaluation
 
 void check_partition(const RunConfig& config, Violations& out) {
   const ParallelConfig& p = config.parallel;
@@ -77,6 +80,29 @@ void check_group(const RunConfig& config, std::int64_t microbatches, Violations&
   }
 }
 
+// Every rank holds the programs of all stages for a whole step: some 2 KB for each layer and each
+// chunk of a micro-batch.
+void check_programs(const RunConfig& config, std::int64_t microbatches, Violations& out) {
+  constexpr std::int64_t kMost = 1 << 19;
+  const ParallelConfig& p = config.parallel;
+  const std::int64_t work = std::int64_t{config.model.layers} + std::int64_t{p.pp} * p.vpp;
+  const std::int64_t most = std::max<std::int64_t>(1, kMost / work);
+  const std::int64_t sequences = std::int64_t{config.train.micro_batch} * config.parallel.dp;
+  if (microbatches > most)
+    out.add("train.global_batch", config.train.global_batch,
+            fmt::format("makes {} micro-batches a step, and the programs of more than {} are too "
+                        "large to hold",
+                        microbatches, most),
+            fmt::format("give at most {}, or raise train.micro_batch or parallel.dp",
+                        most * sequences));
+  const std::int64_t most_eval =
+      std::max<std::int64_t>(1, std::min(most, kMostSamples / sequences));
+  if (config.train.eval_batches > most_eval)
+    out.add("train.eval_batches", config.train.eval_batches,
+            "the programs of so many micro-batches are too large to hold",
+            fmt::format("give at most {}", most_eval));
+}
+
 }  // namespace
 
 void check_layout(const RunConfig& config, Violations& out) {
@@ -101,7 +127,10 @@ void check_batch(const RunConfig& config, Violations& out) {
             fmt::format("not a multiple of train.micro_batch x parallel.dp = {} x {}",
                         config.train.micro_batch, config.parallel.dp),
             fmt::format("give {}", above));
-  } else if (config.parallel.vpp > 1 && config.parallel.pp > 1) {
+    return;
+  }
+  check_programs(config, config.train.global_batch / sequences, out);
+  if (config.parallel.vpp > 1 && config.parallel.pp > 1) {
     check_group(config, config.train.global_batch / sequences, out);
   }
 }

@@ -32,9 +32,15 @@ const char* kind_name(DataKind kind) {
 void check_loss_scale(const OptimizerConfig& o, Violations& out) {
   const auto power_of_two = [&](const char* key, double value) {
     int exponent = 0;
-    if (value == 0.0 || std::frexp(value, &exponent) == 0.5) return;
-    out.add(key, value, "not a power of two, so that scaling would round",
-            fmt::format("give {} or {}", std::ldexp(0.5, exponent), std::ldexp(1.0, exponent)));
+    if (value == 0.0) return;
+    if (std::frexp(value, &exponent) == 0.5 && value >= kLeastLossScale) return;
+    const double low = std::ldexp(0.5, exponent), high = std::ldexp(1.0, exponent);
+    if (low < kLeastLossScale)
+      out.add(key, value, "so low that the gradients of fp16 would vanish",
+              "give 2^-16 or more, or 0 for a dynamic scale");
+    else
+      out.add(key, value, "not a power of two, so that scaling would round",
+              fmt::format("give {} or {}", low, high));
   };
   power_of_two("optimizer.loss_scale", o.loss_scale);
   power_of_two("optimizer.initial_loss_scale", o.initial_loss_scale);
@@ -104,9 +110,10 @@ void check_files(const RunConfig& config, Violations& out) {
             fmt::format("the last step is {}, so no step would be traced", config.train.steps - 1),
             fmt::format("give at most {}", config.train.steps - 1));
   if (l.profile_steps > 0 && l.profile_begin >= config.train.steps)
-    out.add("logging.profile_begin", l.profile_begin,
-            fmt::format("the last step is {}, so no step would be profiled", config.train.steps - 1),
-            fmt::format("give at most {}", config.train.steps - 1));
+    out.add(
+        "logging.profile_begin", l.profile_begin,
+        fmt::format("the last step is {}, so no step would be profiled", config.train.steps - 1),
+        fmt::format("give at most {}", config.train.steps - 1));
 }
 
 }  // namespace tandem::config

@@ -1,21 +1,53 @@
 #include "values.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "tandem/base/error.h"
 #include "tandem/base/nearest.h"
 
 namespace tandem::config {
 namespace {
 
-void check_range(const std::string& what, double value, const Range& range) {
+void check_range(const std::string& what, double value, const Range& range,
+                 const std::string& shown) {
   if (!range.holds(value))
-    throw_error(ExitCode::kUsage, "{} = {}: outside the range; give a value {}", what, value,
+    throw_error(ExitCode::kUsage, "{} = {}: outside the range; give a value {}", what, shown,
                 range.text());
 }
 
+void check_range(const std::string& what, double value, const Range& range) {
+  check_range(what, value, range, fmt::format("{}", value));
+}
+
+// Integers as they were written, whatever their size.
+void check_range(const std::string& what, const Json& value, const Range& range) {
+  if (value.is_integer()) check_range(what, value.as_double(what), range, value.dump());
+}
+
 int to_int(const std::string& what, const Json& value, const Range& range) {
-  const std::int64_t v = value.as_int(what, static_cast<std::int64_t>(range.low),
-                                      static_cast<std::int64_t>(range.high));
-  return static_cast<int>(v);
+  check_range(what, value, range);
+  return static_cast<int>(value.as_int(what));
+}
+
+// Strings are file names or parts of such.
+std::string to_text(const std::string& what, const Json& value) {
+  const std::string& text = value.as_string(what);
+  const auto control = std::find_if(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+  if (control != text.end())
+    throw_error(ExitCode::kUsage, "{} = \"{}\": character {} is a control character; leave it out",
+                what, excerpt(text), control - text.begin());
+  return text;
+}
+
+std::string to_file(const std::string& what, const Json& value) {
+  std::string name = to_text(what, value);
+  if (name.empty())
+    throw_error(ExitCode::kUsage, "{} = \"\": an empty name; name a file, or give [] for none",
+                what);
+  return name;
 }
 
 int to_choice(const std::string& what, const Json& value, const ChoiceRef& ref) {
@@ -28,7 +60,7 @@ int to_choice(const std::string& what, const Json& value, const ChoiceRef& ref) 
     known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", c.name);
   }
   const std::string_view nearest = nearest_name(name, names);
-  throw_error(ExitCode::kUsage, "{} = {}: not one of {}{}", what, json_quote(name), known,
+  throw_error(ExitCode::kUsage, "{} = \"{}\": not one of {}{}", what, excerpt(name), known,
               nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest));
 }
 
@@ -39,13 +71,18 @@ struct Assigner {
 
   void operator()(bool* target) const { *target = value.as_bool(what); }
   void operator()(int* target) const { *target = to_int(what, value, field.range); }
-  void operator()(std::uint64_t* target) const { *target = value.as_uint(what); }
+  void operator()(std::uint64_t* target) const {
+    // The upper limit is that of the type; in double its neighbour would be it.
+    if (value.is_integer() && value.as_double(what) < field.range.low)
+      check_range(what, value, field.range);
+    *target = value.as_uint(what);
+  }
   void operator()(double* target) const {
     const double v = value.as_double(what);
     check_range(what, v, field.range);
     *target = v;
   }
-  void operator()(std::string* target) const { *target = value.as_string(what); }
+  void operator()(std::string* target) const { *target = to_text(what, value); }
   void operator()(std::vector<int>* target) const {
     std::vector<int> list;
     for (const Json& item : value.as_array(what))
@@ -55,7 +92,7 @@ struct Assigner {
   void operator()(std::vector<std::string>* target) const {
     std::vector<std::string> list;
     for (const Json& item : value.as_array(what))
-      list.push_back(item.as_string(fmt::format("{}[{}]", what, list.size())));
+      list.push_back(to_file(fmt::format("{}[{}]", what, list.size()), item));
     *target = std::move(list);
   }
   void operator()(const ChoiceRef& ref) const { ref.set(ref.target, to_choice(what, value, ref)); }
@@ -93,6 +130,14 @@ struct ValueWriter {
   }
 };
 
+std::optional<Json> json_of(const Field& field, const std::string& text) {
+  try {
+    return parse_json(text, field.name(), ExitCode::kUsage);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 void assign(const Field& field, const Json& value) {
@@ -100,16 +145,21 @@ void assign(const Field& field, const Json& value) {
 }
 
 Json value_from_text(const Field& field, const std::string& text) {
-  const bool is_name = std::holds_alternative<std::string*>(field.ref) ||
-                       std::holds_alternative<ChoiceRef>(field.ref);
-  if (is_name && !text.starts_with('"')) return Json(text);
-  if (std::holds_alternative<std::vector<std::string>*>(field.ref) && !text.starts_with('['))
-    return Json(Json::Array{Json(text)});
-  try {
-    return parse_json(text, field.name(), ExitCode::kUsage);
-  } catch (const Error&) {
-    throw_error(ExitCode::kUsage, "{} = {}: not of the type {}", field.name(), text, field.type());
+  const bool is_list = std::holds_alternative<std::vector<std::string>*>(field.ref);
+  const bool is_choice = std::holds_alternative<ChoiceRef>(field.ref);
+  const bool is_text = std::holds_alternative<std::string*>(field.ref);
+  const bool quoted = text.starts_with('"') || (is_list && text.starts_with('['));
+  if (is_choice && !quoted) return Json(text);
+  if (std::optional<Json> value = json_of(field, text)) {
+    if (is_text && !value->is_string())
+      throw_error(ExitCode::kUsage, "{} = {}: expected a string, got {}; quote it if it is a name",
+                  field.name(), excerpt(text), value->kind());
+    return is_list && value->is_string() ? Json(Json::Array{std::move(*value)}) : std::move(*value);
   }
+  if (is_text && !quoted) return Json(text);
+  if (is_list && !quoted) return Json(Json::Array{Json(text)});
+  throw_error(ExitCode::kUsage, "{} = {}: not of the type {}", field.name(), excerpt(text),
+              field.type());
 }
 
 void write_value(JsonWriter& writer, const Field& field) {

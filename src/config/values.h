@@ -13,8 +13,9 @@ namespace tandem::config {
 // then.
 void assign(const Field& field, const Json& value);
 
-// What the command line means by `text`: JSON, or bare text for strings, names and lists of one
-// string. Throws Error on text that is no JSON where JSON is needed.
+// What the command line means by `text`: JSON, or, where it is none, bare text for strings, names
+// and lists of one string. Throws Error on text that is no JSON where JSON is needed. The type of
+// what is JSON is left to assign().
 Json value_from_text(const Field& field, const std::string& text);
 
 void write_value(JsonWriter& writer, const Field& field);

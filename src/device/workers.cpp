@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/device/start_thread.h"
 #include "tandem/device/thread_name.h"
 
 namespace tandem {
@@ -60,6 +61,19 @@ struct Workers::State {
   std::atomic<std::uint64_t> posted{0};  // hint for spinning threads; `job` decides
   std::atomic<int> helpers_hint{0};
   std::vector<std::thread> pool;  // last: its threads use every member above
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {  // also of a pool that could not be completed
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+      posted.fetch_add(1);
+    }
+    work.notify_all();
+    for (std::thread& thread : pool) thread.join();
+  }
 
   void serve() {
     std::uint64_t seen = 0;
@@ -113,22 +127,17 @@ Workers::Workers(int threads) : state_(std::make_unique<State>()) {
   TANDEM_CHECK(threads >= 1, "workers need at least one thread");
   state_->threads = threads;
   for (int i = 1; i < threads; ++i) {
-    state_->pool.emplace_back([state = state_.get(), i] {
-      name_this_thread("worker-" + std::to_string(i));
-      state->serve();
-    });
+    state_->pool.push_back(
+        start_thread(fmt::format("compute thread {} of {}", i + 1, threads),
+                     "give a smaller train.cpu_threads, or raise the limit of threads (ulimit -u)",
+                     [state = state_.get(), i] {
+                       name_this_thread("worker-" + std::to_string(i));
+                       state->serve();
+                     }));
   }
 }
 
-Workers::~Workers() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-    state_->posted.fetch_add(1);
-  }
-  state_->work.notify_all();
-  for (std::thread& thread : state_->pool) thread.join();
-}
+Workers::~Workers() = default;
 
 int Workers::threads() const {
   return state_->threads;

@@ -19,7 +19,8 @@ RunConfig bench_config(bench::Kind kind, const ConfigArgs& args, int ranks) {
     config.parallel.dp = ranks;
     config.train.global_batch = ranks * config.train.micro_batch;
   }
-  return resolve(std::move(config), bench::takes_ranks(kind) ? ranks : 0);
+  return resolve(std::move(config), bench::takes_ranks(kind) ? ranks : 0,
+                 config_origin(args.path));
 }
 
 void write_file(const std::string& path, const std::string& text) {

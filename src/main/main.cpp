@@ -6,10 +6,12 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "commands.h"
+#include "standard_output.h"
 #include "tandem/base/error.h"
 #include "tandem/base/nearest.h"
 
@@ -17,13 +19,35 @@ namespace {
 
 using tandem::ConfigArgs;
 
+constexpr int kMostRanks = 1 << 18, kMostThreads = 1 << 10;
+
+// A name that a script left empty must not pass for one that was not given.
+CLI::Validator not_empty() {
+  return {[](const std::string& text) { return text.empty() ? "an empty name; give one" : ""; },
+          ""};
+}
+
+// The usual check lets NaN pass.
+CLI::Validator number_in(double low, double high) {
+  return {[=](const std::string& text) {
+            double value = 0;
+            const bool is_number = CLI::detail::lexical_cast(text, value);
+            return is_number && value >= low && value <= high
+                       ? std::string()
+                       : fmt::format("{} is no number in [{}, {}]", text, low, high);
+          },
+          ""};
+}
+
 void add_config_args(CLI::App& command, ConfigArgs& args) {
-  command.add_option("CONFIG", args.path, "JSON file; every key is in docs/CONFIG.md")->required();
+  command.add_option("CONFIG", args.path, "JSON file; every key is in docs/CONFIG.md")
+      ->required()
+      ->check(not_empty());
   command.add_option("OVERRIDE", args.overrides, "section.key=value, stronger than the file");
 }
 
-void add_ranks(CLI::App& command, ConfigArgs& args, const char* help) {
-  command.add_option("--ranks", args.ranks, help)->check(CLI::Range(0, 1 << 20));
+void add_ranks(CLI::App& command, ConfigArgs& args, int most, const char* help) {
+  command.add_option("--ranks", args.ranks, help)->check(CLI::Range(1, most));
 }
 
 // CLI11 would only say that a subcommand is required.
@@ -44,8 +68,9 @@ int dispatch(int argc, char** argv) {
       "Example: mpirun -np 4 tandem train configs/demo.json train.steps=50"};
   app.require_subcommand(1);
   app.footer(
-      "Exit codes: 0 done, 2 bad usage or config, 3 bad input file or checkpoint, 4 training "
-      "went wrong,\n5 communication failed or timed out, 6 out of memory.");
+      "Exit codes: 0 done, 2 bad usage or config, 3 bad input file or checkpoint, or output that "
+      "cannot be written,\n4 training went wrong, 5 communication failed or timed out, 6 out of "
+      "memory or threads.");
 
   ConfigArgs train, plan, check;
   tandem::ScheduleArgs schedule;
@@ -55,40 +80,49 @@ int dispatch(int argc, char** argv) {
 
   auto* train_command = app.add_subcommand("train", "Train a model");
   add_config_args(*train_command, train);
-  add_ranks(*train_command, train, "run N ranks as threads of this process, without mpirun");
+  add_ranks(*train_command, train, kMostThreads,
+            "run N ranks as threads of this process, without mpirun");
   train_command->footer("Example: tandem train configs/smoke.json --ranks 4 train.steps=20");
 
   auto* plan_command = app.add_subcommand("plan", "Grid, partition, parameters, FLOPs and memory");
   add_config_args(*plan_command, plan);
-  add_ranks(*plan_command, plan, "plan for N ranks");
+  add_ranks(*plan_command, plan, kMostRanks, "plan for N ranks");
   plan_command->footer("Example: tandem plan configs/qwen3-30b-a3b.json --ranks 64");
 
   auto* schedule_command = app.add_subcommand("schedule", "Show the program of a pipeline stage");
   add_config_args(*schedule_command, schedule.config);
-  add_ranks(*schedule_command, schedule.config, "plan for N ranks");
+  add_ranks(*schedule_command, schedule.config, kMostRanks, "plan for N ranks");
   schedule_command->add_option("--stage", schedule.stage, "pipeline stage to show");
   schedule_command->add_flag("--text", schedule.text, "print the program line by line");
-  schedule_command->add_option("--svg", schedule.svg, "write a picture of all stages to this file");
+  schedule_command->add_option("--svg", schedule.svg, "write a picture of all stages to this file")
+      ->check(not_empty());
   schedule_command->add_option("--width", schedule.width, "columns of the chart")
       ->check(CLI::Range(20, 10000));
   schedule_command->footer("Example: tandem schedule configs/demo.json --svg demo.svg");
 
   auto* check_command = app.add_subcommand("check", "Prove the programs of all ranks");
   add_config_args(*check_command, check);
-  add_ranks(*check_command, check, "check for N ranks");
+  add_ranks(*check_command, check, kMostRanks, "check for N ranks");
   check_command->footer("Example: tandem check configs/qwen3-235b-a22b.json --ranks 1024");
 
   auto* trace_command = app.add_subcommand("trace", "Tables and a picture of a measured trace");
-  trace_command->add_option("FILE", trace.path, "a file that logging.trace wrote")->required();
-  trace_command->add_option("--svg", trace.svg, "write a picture to this file");
-  auto* from = trace_command->add_option("--from", trace.from_ms, "first millisecond shown");
-  auto* to = trace_command->add_option("--to", trace.to_ms, "last millisecond shown");
-  auto* around = trace_command->add_option("--around", trace.around,
-                                           "show the surroundings of a node, as dispatch_fwd or "
-                                           "\"dispatch_fwd L1 mb2\"");
+  trace_command->add_option("FILE", trace.path, "a file that logging.trace wrote")
+      ->required()
+      ->check(not_empty());
+  trace_command->add_option("--svg", trace.svg, "write a picture to this file")->check(not_empty());
+  constexpr double kMostMs = 1e9, kLeastMs = 1e-6;  // 12 days, a nanosecond
+  auto* from = trace_command->add_option("--from", trace.from_ms, "first millisecond shown")
+                   ->check(number_in(0, kMostMs));
+  auto* to = trace_command->add_option("--to", trace.to_ms, "last millisecond shown")
+                 ->check(number_in(0, kMostMs));
+  auto* around = trace_command
+                     ->add_option("--around", trace.around,
+                                  "show the surroundings of a node, as dispatch_fwd or "
+                                  "\"dispatch_fwd L1 mb2\"")
+                     ->check(not_empty());
   trace_command->add_option("--width", trace.width_ms, "how many milliseconds of them")
       ->needs(around)
-      ->check(CLI::PositiveNumber);
+      ->check(number_in(kLeastMs, kMostMs));
   around->excludes(from)->excludes(to);
   trace_command->footer(
       "Example: tandem trace trace-rank0.json --svg trace.svg --around dispatch_fwd");
@@ -96,22 +130,26 @@ int dispatch(int argc, char** argv) {
   auto* tokenize_command =
       app.add_subcommand("tokenize", "Bytes of text files to a .bin/.idx pair");
   tokenize_command->add_option("PREFIX", tokenize.prefix, "writes PREFIX.bin and PREFIX.idx")
-      ->required();
+      ->required()
+      ->check(not_empty());
   tokenize_command->add_option("FILES", tokenize.inputs, "text files, one document each")
-      ->required();
+      ->required()
+      ->check(not_empty());
   tokenize_command->footer("Example: tandem tokenize data/kjv data/kjv.txt");
 
   auto* bench_command = app.add_subcommand("bench", "Time products, ops, steps and exchanges");
   bench_command
       ->add_option("NAME", bench.name, "gemm, grouped, attention, layer, slice or alltoall")
       ->required();
-  bench_command->add_option("CONFIG", bench.config.path, "JSON file; without it the defaults");
+  bench_command->add_option("CONFIG", bench.config.path, "JSON file; without it the defaults")
+      ->check(not_empty());
   bench_command->add_option("OVERRIDE", bench.config.overrides,
                             "section.key=value, stronger than the file");
-  bench_command->add_option("--json", bench.json, "write the rows to this file");
+  bench_command->add_option("--json", bench.json, "write the rows to this file")
+      ->check(not_empty());
   bench_command->add_option("--repeats", bench.repeats, "timed executions of everything")
       ->check(CLI::Range(1, 100000));
-  add_ranks(*bench_command, bench.config,
+  add_ranks(*bench_command, bench.config, kMostThreads,
             "slice, alltoall: run N ranks as threads of this process, without mpirun");
   bench_command->footer(
       "gemm       the dense products of the model, forward and both backward ways\n"
@@ -143,9 +181,8 @@ int dispatch(int argc, char** argv) {
   return static_cast<int>(tandem::ExitCode::kUsage);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+// As dispatch(), with errors said and turned into exit codes.
+int guarded(int argc, char** argv) {
   try {
     return dispatch(argc, argv);
   } catch (const tandem::Error& error) {
@@ -155,7 +192,17 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: out of host memory\n");
     return static_cast<int>(tandem::ExitCode::kMemory);
   } catch (const std::exception& error) {
+    // fmt::print, whose output is lost: main() tells.
+    const bool of_print = dynamic_cast<const std::system_error*>(&error) != nullptr;
+    if (of_print && std::ferror(stdout) != 0) return 0;
     std::fprintf(stderr, "error: %s\n", error.what());
     return static_cast<int>(tandem::ExitCode::kInternal);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!tandem::open_standard_streams()) return static_cast<int>(tandem::ExitCode::kBadInput);
+  return tandem::with_output_written(guarded(argc, argv));
 }

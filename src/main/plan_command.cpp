@@ -104,7 +104,7 @@ RunConfig planned_config(const ConfigArgs& args) {
       std::any_of(args.overrides.begin(), args.overrides.end(),
                   [](const std::string& text) { return text.rfind("parallel.dp=", 0) == 0; });
   if (args.ranks > 0 && !dp_given) config.parallel.dp = 0;  // another size: dp follows from it
-  return resolve(std::move(config), args.ranks);
+  return resolve(std::move(config), args.ranks, config_origin(args.path));
 }
 
 int run_plan(const ConfigArgs& args) {

@@ -1,6 +1,10 @@
 #include <fmt/core.h>
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <ios>
 #include <iterator>
 
 #include "commands.h"
@@ -8,15 +12,43 @@
 #include "tandem/data/token_file.h"
 
 namespace tandem {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw_error(ExitCode::kBadInput, "cannot open {}: {}", path, std::strerror(errno));
+  try {
+    return {std::istreambuf_iterator<char>(file), {}};
+  } catch (const std::ios_base::failure& error) {
+    throw_error(ExitCode::kBadInput, "cannot read {}: {}", path, error.code().message());
+  }
+}
+
+// A text that writing the pair would replace.
+void require_no_output(const std::string& path, const std::string& prefix) {
+  for (const char* ending : {".bin", ".idx"}) {
+    std::error_code missing;
+    if (std::filesystem::equivalent(path, prefix + ending, missing))
+      throw_error(ExitCode::kUsage, "{} would be overwritten by the pair {}; choose another PREFIX",
+                  path, prefix);
+  }
+}
+
+}  // namespace
 
 int run_tokenize(const TokenizeArgs& args) {
   constexpr int kByteVocab = 256;
   std::vector<std::vector<std::int32_t>> documents;
   std::size_t tokens = 0;
+  if (args.prefix.ends_with('/'))
+    throw_error(ExitCode::kUsage, "PREFIX {} is a folder; add a name, as in {}corpus", args.prefix,
+                args.prefix);
   for (const std::string& path : args.inputs) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw_error(ExitCode::kBadInput, "{} cannot be read", path);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    require_no_output(path, args.prefix);
+    const std::string text = contents(path);
+    if (text.empty())
+      throw_error(ExitCode::kBadInput,
+                  "{} is empty: a document needs a byte at least; leave it out", path);
     std::vector<std::int32_t> document;
     document.reserve(text.size());
     for (const char c : text) document.push_back(static_cast<unsigned char>(c));

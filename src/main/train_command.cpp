@@ -57,7 +57,8 @@ ExitCode train_one(World& world, const ConfigArgs& args) {
   Log log(world.rank(), false);
   RunConfig config;
   try {
-    config = resolve(load_config(args.path, args.overrides), world.size());
+    config =
+        resolve(load_config(args.path, args.overrides), world.size(), config_origin(args.path));
   } catch (const Error& error) {
     if (world.rank() == 0) log.error("{}", error.what());
     return error.code();

@@ -42,9 +42,18 @@ StepVerdict LossScaler::update(bool finite) {
   if (++state_.good_steps == window_) {
     state_.good_steps = 0;
     state_.hysteresis_left = hysteresis_;
-    if (!fixed()) state_.scale *= 2;
+    if (!fixed()) state_.scale = std::min(kMostLossScale, state_.scale * 2);
   }
   return StepVerdict::kTaken;
+}
+
+std::string LossScaler::doubt(double grad_norm) {
+  if (!active_ || grad_norm != 0.0 || doubted_) return "";
+  doubted_ = true;
+  return fmt::format(
+      "the gradient norm is 0: at a loss scale of {} all gradients may have vanished in fp16; "
+      "raise {}",
+      state_.scale, fixed() ? "optimizer.loss_scale" : "optimizer.initial_loss_scale");
 }
 
 std::string LossScaler::to_json() const {
@@ -76,8 +85,8 @@ void LossScaler::restore(const std::string& json, const std::string& what) {
   state.good_steps = static_cast<int>(integer("good_steps", kMostInt));
   state.hysteresis_left = static_cast<int>(integer("hysteresis_left", kMostInt));
   state.skipped = integer("skipped", kMostSteps);
-  if (!power_of_two(state.scale))
-    throw_error(ExitCode::kBadInput, "{}: scale is {}, which is no power of two", what,
+  if (!power_of_two(state.scale) || state.scale > kMostLossScale)
+    throw_error(ExitCode::kBadInput, "{}: scale is {}, which is no power of two up to 2^126", what,
                 state.scale);
   // A smaller window or hysteresis than the saving run's must still be reached.
   state.good_steps = std::min(state.good_steps, window_ - 1);

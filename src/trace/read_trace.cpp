@@ -37,6 +37,16 @@ int place(const Json& args, const char* key, const std::string& path) {
   return value == nullptr ? -1 : static_cast<int>(value->as_int(path + ": " + key, 0, kMost));
 }
 
+// 30 years either way: sums and differences of such times stay exact enough to draw.
+double micros(const Json& event, const char* key, double least, const std::string& path) {
+  constexpr double kMost = 1e15;
+  const double value = event.at(key, path).as_double(fmt::format("{}: {}", path, key));
+  if (!(value >= least && value <= kMost))
+    throw_error(ExitCode::kBadInput, "{}: {} is {}, outside [{}, {}]", path, key, value, least,
+                kMost);
+  return value;
+}
+
 TraceSpan span_of(const Json& event, const std::map<std::int64_t, std::string>& lanes,
                   const std::string& path) {
   const std::int64_t tid = event.at("tid", path).as_int(path + ": tid");
@@ -44,13 +54,13 @@ TraceSpan span_of(const Json& event, const std::map<std::int64_t, std::string>& 
   if (lane == lanes.end())
     throw_error(ExitCode::kBadInput, "{}: an event has tid {}, which no thread_name names", path,
                 tid);
-  const double begin = event.at("ts", path).as_double(path + ": ts");
+  const double begin = micros(event, "ts", -1e15, path);
   const Json& args = event.at("args", path);
   return {.lane = lane->second,
           .name = event.at("name", path).as_string(path + ": name"),
           .category = event.at("cat", path).as_string(path + ": cat"),
           .begin_us = begin,
-          .end_us = begin + event.at("dur", path).as_double(path + ": dur"),
+          .end_us = begin + micros(event, "dur", 0.0, path),
           .chunk = place(args, "chunk", path),
           .microbatch = place(args, "microbatch", path),
           .layer = place(args, "layer", path)};

@@ -1,5 +1,9 @@
 #include "tandem/train/batch_loader.h"
 
+#include <new>
+
+#include "tandem/base/error.h"
+
 namespace tandem {
 
 BatchLoader::BatchLoader(Device& device, const RunConfig& config, int microbatches, bool needed)
@@ -10,8 +14,15 @@ BatchLoader::BatchLoader(Device& device, const RunConfig& config, int microbatch
   if (!needed) return;
   const std::int64_t tokens = config.tokens_per_microbatch();
   const auto ids = static_cast<std::size_t>(microbatches * tokens);
-  host_tokens_.resize(ids);
-  host_labels_.resize(ids);
+  try {
+    host_tokens_.resize(ids);
+    host_labels_.resize(ids);
+  } catch (const std::bad_alloc&) {
+    throw_error(ExitCode::kMemory,
+                "out of host memory for {} micro-batches of {} tokens; give a smaller "
+                "train.global_batch or train.eval_batches, or more ranks",
+                microbatches, tokens);
+  }
   tokens_ = device_.alloc(ids * sizeof(std::int32_t), "token ids");
   labels_ = device_.alloc(ids * sizeof(std::int32_t), "labels");
   const View all_tokens{tokens_.data(), DType::kI32, microbatches * tokens, 1};

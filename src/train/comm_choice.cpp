@@ -8,6 +8,7 @@
 #include "tandem/base/build_config.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/shared_error.h"
+#include "tandem/config/load.h"
 #include "tandem/model/slot.h"
 #include "tandem/train/device_choice.h"
 
@@ -91,6 +92,9 @@ std::size_t box_bytes(const ModelDims& dims) {
 
 CommOptions choose_comm(World& world, const RunConfig& run, const Device& device, Log& log) {
   const TrainConfig& config = run.train;
+  if (world.rank() == 0)
+    for (const std::string& line : idle_keys(run, device.kind() == DeviceKind::kCuda))
+      log.warn("{}", line);
   const std::vector<std::string> devices = gather_devices(world, device);
   if (device.kind() == DeviceKind::kCpu) return {};
   const Crowd crowd = largest_crowd(devices);

@@ -155,6 +155,8 @@ void Trainer::evaluate(std::int64_t done) {
 // where fp16's loss scale can fall no further.
 void Trainer::judge(StepReport& report, std::int64_t index) {
   LossScaler& scaler = engine_.loss_scaler;
+  if (const std::string doubt = scaler.doubt(report.grad_norm); !doubt.empty() && world_.rank() == 0)
+    log_.warn("step {}: {}", index + 1, doubt);
   const bool taken = std::isfinite(report.loss) &&
                      scaler.update(std::isfinite(report.grad_norm)) != StepVerdict::kExhausted;
   report.scales_loss = scaler.active();

@@ -15,10 +15,10 @@ enum class ExitCode : int {
   kOk = 0,
   kInternal = 1,   // a broken invariant: a bug in Tandem
   kUsage = 2,      // bad command line or config
-  kBadInput = 3,   // bad input file or checkpoint
+  kBadInput = 3,   // bad input file or checkpoint, or output that cannot be written
   kTraining = 4,   // training went wrong (non-finite loss)
   kComm = 5,       // communication failed or timed out
-  kMemory = 6,     // out of memory
+  kMemory = 6,     // out of memory or threads
 };
 
 class Error : public std::runtime_error {

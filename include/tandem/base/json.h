@@ -51,6 +51,11 @@ class Json {
 
   [[nodiscard]] bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   [[nodiscard]] bool is_object() const { return std::holds_alternative<Object>(value_); }
+  [[nodiscard]] bool is_string() const { return std::holds_alternative<std::string>(value_); }
+  [[nodiscard]] bool is_integer() const {
+    return std::holds_alternative<std::int64_t>(value_) ||
+           std::holds_alternative<std::uint64_t>(value_);
+  }
   [[nodiscard]] std::string kind() const;  // "an integer", "a string", ... for messages
   [[nodiscard]] std::string dump() const;  // compact text
   bool operator==(const Json&) const = default;
@@ -119,5 +124,8 @@ class JsonWriter {
 
 // "text" with quotes and escapes.
 std::string json_quote(std::string_view text);
+
+// Foreign text for a message: with escapes, without quotes, and no more than 60 characters of it.
+std::string excerpt(std::string_view text);
 
 }  // namespace tandem

@@ -105,6 +105,9 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
+// Limits of optimizer.loss_scale and its like.
+inline constexpr double kLeastLossScale = 0x1p-16, kMostLossScale = 0x1p126;
+
 struct OptimizerConfig {
   double lr = 1e-3;
   double min_lr = 1e-4;

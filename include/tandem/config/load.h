@@ -22,12 +22,20 @@ RunConfig parse_config(const std::string& json_text, const std::string& origin,
 // Complete JSON of a config: parse_config(to_json(c)) == c. Written into checkpoints.
 std::string to_json(const RunConfig& config);
 
+// How messages of load_config() name what it read; for resolve().
+std::string config_origin(const std::string& path);
+
+// Keys that differ from their defaults and change nothing in this run, each with the reason, as
+// "train.comm = nccl: ...". on_gpu: where the model will run.
+std::vector<std::string> idle_keys(const RunConfig& config, bool on_gpu);
+
 // Every cross-field rule, against `world` ranks. Returns all violations; empty means valid.
 std::vector<std::string> violations(const RunConfig& config, int world);
 
 // Fills dp and microbatch_group for `world` ranks, then checks every rule.
-// Throws Error(kUsage) listing all violations. world = 0: the size the config itself names
-// (pp * dp, with dp = ep where dp is 0), as `tandem plan` and `tandem check` use it.
-RunConfig resolve(RunConfig config, int world);
+// Throws Error(kUsage) listing all violations after `origin`, the file's name. world = 0: the size
+// the config itself names (pp * dp, with dp = ep where dp is 0), as `tandem plan` and `tandem check`
+// use it.
+RunConfig resolve(RunConfig config, int world, const std::string& origin = "config");
 
 }  // namespace tandem

@@ -37,6 +37,9 @@ class LossScaler {
   // Once a step, after it: whether its gradient norm was finite.
   StepVerdict update(bool finite);
 
+  // A warning where the norm says that the scale is too low, the first time; else "".
+  std::string doubt(double grad_norm);
+
   // For checkpoints; "" where there is nothing to keep. restore() also takes the text of a run with
   // another dtype or another fixed scale: this run's config wins. "": no change. Throws
   // Error(kBadInput) naming `what` for other text.
@@ -55,6 +58,7 @@ class LossScaler {
   bool active_;
   double fixed_scale_, least_;
   int window_, hysteresis_;
+  bool doubted_ = false;
   State state_;
 };
 

@@ -16,7 +16,7 @@ std::unique_ptr<Device> open_device(World& world, const TrainConfig& config, Log
 
 // By the devices of all ranks, which are compared here, train.comm and train.alltoall; the same on
 // every rank. Collective. Throws Error(kUsage) where the devices do not go together or with
-// train.comm. Rank 0 logs what GPUs get and why.
+// train.comm. Rank 0 logs what GPUs get and why, and warns of keys without effect on this device.
 CommOptions choose_comm(World& world, const RunConfig& config, const Device& device, Log& log);
 
 }  // namespace tandem

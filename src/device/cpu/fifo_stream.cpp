@@ -4,12 +4,18 @@
 
 #include "cpu_event.h"
 #include "tandem/base/error.h"
+#include "tandem/device/start_thread.h"
 #include "tandem/device/thread_name.h"
 
 namespace tandem::cpu {
 
 FifoStream::FifoStream(std::string name, Clock clock, Workers* workers)
-    : name_(std::move(name)), clock_(clock), workers_(workers), worker_([this] { loop(); }) {}
+    : name_(std::move(name)),
+      clock_(clock),
+      workers_(workers),
+      worker_(start_thread("stream " + name_,
+                           "start fewer ranks here, or raise the limit of threads (ulimit -u)",
+                           [this] { loop(); })) {}
 
 FifoStream::~FifoStream() {
   {

@@ -69,7 +69,12 @@ TEST_CASE("depth and size are capped") {
 TEST_CASE("getters never convert") {
   const auto value = [](const char* text) { return parse_json(text, "t"); };
   CHECK_THROWS_WITH(value("3.0").as_int("m: step"),
-                    "m: step: expected an integer, got the number 3");
+                    "m: step: expected an integer, got the number 3, written with a fraction or an "
+                    "exponent; write 3");
+  CHECK_THROWS_WITH(value("-2e3").as_uint("n"), Contains("write -2000"));
+  CHECK_THROWS_WITH(value("1.5").as_int("n"), "n: expected an integer, got the number 1.5");
+  CHECK_THROWS_WITH(value("1e30").as_int("n"),
+                    "n: expected an integer, got 1e+30, which 64 bits do not hold");
   CHECK_THROWS_WITH(value("1099511627776").as_int("n", 0, 2147483647),
                     "n: 1099511627776 is outside 0 .. 2147483647");
   CHECK_THROWS_WITH(value("18446744073709551615").as_int("n"), Contains("is outside"));
@@ -118,6 +123,24 @@ TEST_CASE("doubles read back equal") {
     const double back = parse_json(w.str(), "t").as_double("t");
     CHECK(back == v);
   }
+}
+
+TEST_CASE("binary data is called so, with the place") {
+  using namespace std::string_view_literals;
+  CHECK_THAT(parse_failure("{\"a\": 1}\0"sv),
+             Contains("a.json: byte 8 is NUL: this is binary data"));
+  CHECK_THAT(parse_failure("\0\0\0"sv), Contains("byte 0 is NUL"));
+}
+
+TEST_CASE("an excerpt is short, whole characters, and harmless in a terminal") {
+  CHECK(excerpt("abc") == "abc");
+  CHECK(excerpt(std::string(60, 'a')) == std::string(60, 'a'));
+  CHECK(excerpt(std::string(61, 'a')) == std::string(60, 'a') + "...");
+  CHECK(excerpt("\x1b[31m\x7f") == "\\u001b[31m\\u007f");
+  std::string euros;
+  for (int i = 0; i < 61; ++i) euros += "\xE2\x82\xAC";
+  CHECK(excerpt(euros) == euros.substr(0, 180) + "...");
+  CHECK(excerpt("\xff") == "\xEF\xBF\xBD");
 }
 
 TEST_CASE("any bytes become a valid JSON string") {

@@ -72,7 +72,7 @@ TEST_CASE("to_json is complete and reads back equal") {
                     "model.norm_eps=1e-7", "model.aux_loss=pooled", "parallel.ep=4",
                     "parallel.spread=spread", "overlap.events=shared", "train.device=cuda",
                     "train.dtype=fp16", "train.seed=9223372036854775809", "data.kind=megatron",
-                    "data.train=[\"a\\n\\\"b\\\"\",\"c\"]", "optimizer.eps=1.0000000000000002e-8",
+                    "data.train=[\"a\\\\\\\"b\\\"\",\"c\"]", "optimizer.eps=1.0000000000000002e-8",
                     "logging.format=megatron", "checkpoint.resume=false"});
   CHECK(parse_config(to_json(c), "t", {}) == c);
   CHECK(parse_config(to_json(RunConfig{}), "t", {}) == RunConfig{});
@@ -184,26 +184,49 @@ TEST_CASE("whatever is wrong with a key is said, with what to write instead") {
       {R"({"train": {"steps": 1.5}})", "train.steps: expected an integer, got the number 1.5"},
       {R"({"train": {"steps": null}})", "train.steps: expected an integer, got null"},
       {R"({"train": {"steps": 1099511627776}})",
-       "train.steps: 1099511627776 is outside 1 .. 2147483647"},
-      {R"({"train": {"steps": 0}})", "train.steps: 0 is outside"},
-      {R"({"train": {"seed": -1}})", "train.seed: -1 is negative"},
-      {R"({"train": {"seed": 18446744073709551616}})", "train.seed: expected an integer"},
+       "train.steps = 1099511627776: outside the range; give a value in [1, 1000000000]"},
+      {R"({"train": {"steps": 0}})",
+       "train.steps = 0: outside the range; give a value in [1, 1000000000]"},
+      {R"({"train": {"seed": -1}})",
+       "train.seed = -1: outside the range; give a value in [0, 2^64)"},
+      {R"({"train": {"seed": 18446744073709551616}})",
+       "train.seed: expected an integer, got 1.8446744073709552e+19, which 64 bits do not hold"},
       {R"({"overlap": {"enabled": 1}})", "overlap.enabled: expected true or false"},
       {R"({"optimizer": {"lr": 1e400}})", "number overflow"},
       {R"({"optimizer": {"lr": NaN}})", "line 1"},
-      {R"({"optimizer": {"lr": -1}})", "optimizer.lr = -1: outside the range; give a value >= 0"},
+      {R"({"optimizer": {"lr": -1}})",
+       "optimizer.lr = -1: outside the range; give a value in [0, 1e+37]"},
       {R"({"optimizer": {"beta2": 1}})",
        "optimizer.beta2 = 1: outside the range; give a value in [0, 1)"},
-      {R"({"checkpoint": {"keep": 1}})", "checkpoint.keep: 1 is outside 2 .."},
+      {R"({"checkpoint": {"keep": 1}})",
+       "checkpoint.keep = 1: outside the range; give a value in [2, 1000000000]"},
       {R"({"train": {"dtype": "b16"}})",
        "train.dtype = \"b16\": not one of \"fp32\", \"bf16\", \"fp16\"; did you mean \"bf16\"?"},
       {R"({"model": {"preset": "qwen3-30b"}})", "did you mean \"qwen3-30b-a3b\"?"},
-      {R"({"model": {"moe_pattern": [1, 2]}})", "model.moe_pattern[1]: 2 is outside 0 .. 1"},
+      {R"({"model": {"moe_pattern": [1, 2]}})",
+       "model.moe_pattern[1] = 2: outside the range; give a value in [0, 1]"},
       {R"({"model": {"moe_pattern": 1}})", "model.moe_pattern: expected an array"},
-      {R"({"parallel": {"partition": [1, -1]}})", "parallel.partition[1]: -1 is outside 0 .."},
+      {R"({"parallel": {"partition": [1, -1]}})",
+       "parallel.partition[1] = -1: outside the range; give a value in [0, 10000]"},
       {R"({"data": {"train": "a.txt"}})",
        "data.train: expected an array, got the string \"a.txt\""},
       {R"({"data": {"train": [1]}})", "data.train[0]: expected a string"},
+      {R"({"model": {"layers": 4.0}})",
+       "model.layers: expected an integer, got the number 4, written with a fraction or an "
+       "exponent; "
+       "write 4"},
+      {R"({"train": {"steps": 18446744073709551615}})",
+       "train.steps = 18446744073709551615: outside the range"},
+      {R"({"data": {"valid": ["a", ""]}})", "data.valid[1] = \"\": an empty name; name a file"},
+      {R"({"checkpoint": {"dir": "a\u0000b"}})",
+       "checkpoint.dir = \"a\\u0000b\": character 1 is a control character"},
+      {R"({"data": {"train": ["a\u001b[31m"]}})",
+       "data.train[0] = \"a\\u001b[31m\": character 1 is a control character"},
+      {R"({"model": {"norm_eps": 1e-320}})",
+       "model.norm_eps = 1e-320: outside the range; give a value in [1e-37, 1e+37]"},
+      {R"({"optimizer": {"loss_scale": 8.98e307}})", "give a value in [0, 2^126]"},
+      {R"({"optimizer": {"initial_loss_scale": 4.9e-324}})", "give a value in [2^-16, 2^126]"},
+      {R"({"train": {"cpu_threads": 20000}})", "give a value in [0, 1024]"},
   };
   for (const Case& c : cases) {
     INFO(c.json);
@@ -212,9 +235,9 @@ TEST_CASE("whatever is wrong with a key is said, with what to write instead") {
 }
 
 TEST_CASE("a bad override is named as one") {
-  CHECK_THAT(failure("{}", {"steps=3"}), Contains("command line: steps=3: not of the form"));
+  CHECK_THAT(failure("{}", {"steps=3"}), Contains("command line: \"steps=3\": not of the form"));
   CHECK_THAT(failure("{}", {"train.steps"}),
-             Contains("command line: train.steps: not of the form"));
+             Contains("command line: \"train.steps\": not of the form"));
   CHECK_THAT(failure("{}", {"train.steps=abc"}),
              Contains("command line: train.steps = abc: not of"));
   CHECK_THAT(failure("{}", {"train.steps="}), Contains("command line: train.steps = : not of"));
@@ -223,12 +246,59 @@ TEST_CASE("a bad override is named as one") {
   CHECK_THAT(failure("{}", {"parallel.partition=2"}), Contains("expected an array"));
 }
 
+TEST_CASE("an override of a string is a bare word or a JSON string, never other JSON") {
+  const auto dir = [](const std::string& text) {
+    return parse_config("{}", "t", {"checkpoint.dir=" + text}).checkpoint.dir;
+  };
+  CHECK(dir("runs/a") == "runs/a");
+  CHECK(dir("\"123\"") == "123");
+  CHECK(dir("{a") == "{a");  // no JSON
+  CHECK(dir("nullable") == "nullable");
+  for (const char* text : {"null", "[1]", "123", "true", "{}"})
+    CHECK_THAT(
+        failure("{}", {std::string("checkpoint.dir=") + text}),
+        Contains(fmt::format("command line: checkpoint.dir = {}: expected a string, got", text)));
+  CHECK_THAT(failure("{}", {"checkpoint.dir=\"a"}), Contains("checkpoint.dir = \\\"a: not of"));
+  CHECK_THAT(failure("{}", {"train.dtype=null"}), Contains("train.dtype = \"null\": not one of"));
+  CHECK_THAT(failure("{}", {R"(data.train={"a":1})"}),
+             Contains("data.train: expected an array, got an object"));
+  CHECK_THAT(failure("{}", {"data.train=null"}),
+             Contains("data.train: expected an array, got null"));
+  CHECK_THAT(failure("{}", {"data.train=[\"a\""}), Contains("not of the type list of strings"));
+  for (const char* empty : {"data.train=", "data.train=[\"\"]", "data.train=\"\""})
+    CHECK_THAT(failure("{}", {empty}), Contains("data.train[0] = \"\": an empty name"));
+  const auto files = [](const Overrides& overrides) {
+    return parse_config("{}", "t", overrides).data.train;
+  };
+  CHECK(files({"data.train=\"a b\""}) == std::vector<std::string>{"a b"});
+  CHECK(files({"data.train=a", "data.train=[]"}).empty());
+}
+
+TEST_CASE("text from outside is shortened in messages") {
+  const std::string longer(100000, 'k');
+  for (const std::string& said :
+       {failure("{\"" + longer + "\": {}}"), failure("{\"train\": {\"" + longer + "\": 1}}"),
+        failure("{\"train\": {\"dtype\": \"" + longer + "\"}}"),
+        failure("{\"model\": {\"preset\": \"" + longer + "\"}}"),
+        failure("{\"" + longer + "\": {}, \"" + longer + "\": {}}"), failure("{}", {longer}),
+        failure("{}", {longer + ".a=1"}), failure("{}", {"train.steps=" + longer}),
+        failure("{}", {"optimizer.lr=\"" + longer + "\""})}) {
+    CHECK_THAT(said, Contains(std::string(50, 'k')) && Contains("k..."));
+    CHECK(said.size() < 400);
+  }
+  CHECK_THAT(failure(R"({"\u001b[31m": {}})"), Contains("\\u001b[31m: unknown section"));
+}
+
 TEST_CASE("everything that is wrong is listed at once") {
   const std::string all = failure(R"({"train": {"stepz": 1, "seq_len": 0}, "x": {}})",
                                   {"optimizer.lr=fast", "overlap.events=both"});
   CHECK_THAT(all, Contains("a.json: 5 problems") && Contains("train.stepz") &&
                       Contains("train.seq_len") && Contains("x: unknown section") &&
                       Contains("optimizer.lr = fast") && Contains("overlap.events = \"both\""));
+  std::string many = "{";
+  for (int i = 0; i < 1000; ++i) many += fmt::format("{}\"x{}\": {{}}", i == 0 ? "" : ", ", i);
+  CHECK_THAT(failure(many + "}"), Contains("1000 problems") && Contains("x49:") &&
+                                      !Contains("x50:") && Contains("and 950 more"));
 }
 
 TEST_CASE("a file that cannot be read says why") {
@@ -254,6 +324,21 @@ TEST_CASE("docs/CONFIG.md holds the reference of the code, word for word") {
   INFO("after changing a key, run: unit_config '[write-reference]'");
   const std::string text = read(kSource + "/docs/CONFIG.md");
   CHECK_THAT(text, Contains(kReferenceBegin + "\n" + config_reference() + "\n" + kReferenceEnd));
+}
+
+TEST_CASE("the reference gives every number a range with both ends") {
+  std::istringstream lines(config_reference());
+  int numbers = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto is = [&](const char* type) {
+      return line.find(fmt::format("` | {} |", type)) != std::string::npos;
+    };
+    if (!is("integer") && !is("number") && !is("list of integers")) continue;
+    ++numbers;
+    INFO(line);
+    CHECK_THAT(line, Catch::Matches(".*\\| in [\\[(][^ ]+, [^ ]+[\\])] \\|.*"));
+  }
+  CHECK(numbers > 50);
 }
 
 TEST_CASE("a key of the reference is a key of to_json, and the reverse") {

@@ -122,9 +122,9 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
        2,
        "parallel.partition = [2 entries]: adds up to 3 layers, but model.layers is 4; make the two "
        "equal"},
-      {{"parallel.pp=2", "parallel.partition=[2147483647,2147483647]"},
+      {{"parallel.pp=2", "parallel.partition=[10000,10000]"},
        2,
-       "parallel.partition = [2 entries]: adds up to 4294967294 layers, but model.layers is 4; "
+       "parallel.partition = [2 entries]: adds up to 20000 layers, but model.layers is 4; "
        "make the "
        "two equal"},
       {{"parallel.ep=2"},
@@ -175,6 +175,29 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
        1,
        "optimizer.initial_loss_scale = 65535: not a power of two, so that scaling would round; "
        "give 32768 or 65536"},
+      {{"optimizer.loss_scale=1e-38"},
+       1,
+       "optimizer.loss_scale = 1e-38: so low that the gradients of fp16 would vanish; give 2^-16 "
+       "or "
+       "more, or 0 for a dynamic scale"},
+      {{"optimizer.loss_scale=5.9604644775390625e-08"},  // a power of two
+       1,
+       "optimizer.loss_scale = 5.960464477539063e-08: so low that the gradients of fp16 would "
+       "vanish; give 2^-16 or more, or 0 for a dynamic scale"},
+      {{"train.global_batch=1073741824"},
+       1,
+       "train.global_batch = 1073741824: makes 1073741824 micro-batches a step, and the programs "
+       "of "
+       "more than 104857 are too large to hold; give at most 104857, or raise train.micro_batch or "
+       "parallel.dp"},
+      {{"train.eval_batches=104858"},
+       1,
+       "train.eval_batches = 104858: the programs of so many micro-batches are too large to hold; "
+       "give at most 104857"},
+      {{"train.micro_batch=32768", "train.global_batch=32768", "train.eval_batches=65536"},
+       1,
+       "train.eval_batches = 65536: the programs of so many micro-batches are too large to hold; "
+       "give at most 65535"},
       {{"optimizer.min_loss_scale=3"},
        1,
        "optimizer.min_loss_scale = 3: not a power of two, so that scaling would round; give 2 or "
@@ -242,7 +265,7 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
 
 TEST_CASE("a split that is not three weights is refused") {
   for (const char* split :
-       {"", "1", "1,2", "1,2,3,4", "a,b,c", "1,,2", "0,1,1", "-1,1,1", "1,nan,1", "1,2,3 "}) {
+       {"", "\"1\"", "1,2", "1,2,3,4", "a,b,c", "1,,2", "0,1,1", "-1,1,1", "1,nan,1", "1,2,3 "}) {
     INFO(split);
     const auto all =
         found({"data.kind=megatron", "data.train=a", std::string("data.split=") + split}, 1);
@@ -278,6 +301,8 @@ TEST_CASE("what is unusual but sound is accepted") {
       {{"train.device=cuda", "train.alltoall_delay_us=100", "train.compute_sms=124"}, 1},
       {{"logging.profile_steps=2", "logging.profile_begin=99"}, 1},
       {{"logging.profile_begin=1000"}, 1},  // no window is asked for
+      {{"train.global_batch=104857", "train.eval_batches=104857"}, 1},
+      {{"optimizer.loss_scale=0.0000152587890625"}, 1},
   };
   for (const auto& [overrides, world] : sound) {
     const std::vector<std::string> all = found(overrides, world);
@@ -293,6 +318,37 @@ TEST_CASE("all violations are listed at once") {
   CHECK_THROWS_WITH(resolve(config, 1), Contains("4 problems") &&
                                             Contains("\n  - model.kv_heads = 3:") &&
                                             Contains("\n  - model.topk = 9:"));
+}
+
+TEST_CASE("broken rules name the file") {
+  CHECK_THROWS_WITH(resolve(config_of({"model.topk=9"}), 1, config_origin("a/b.json")),
+                    Contains("a/b.json: 1 problem\n  - model.topk = 9"));
+  CHECK(config_origin("") == "command line");
+}
+
+TEST_CASE("keys that change nothing are named, others are not") {
+  const auto idle = [](const Overrides& overrides, bool on_gpu) {
+    return joined(idle_keys(config_of(overrides), on_gpu));
+  };
+  CHECK(idle({}, false).empty());
+  CHECK(idle({}, true).empty());
+  CHECK(idle({"train.comm=nccl"}, false) ==
+        "train.comm = nccl: no effect, as the model runs on the CPU\n");
+  CHECK(idle({"train.comm=nccl"}, true).empty());
+  CHECK(idle({"train.cpu_threads=2"}, false).empty());
+  CHECK_THAT(idle({"train.cpu_threads=2"}, true), Contains("train.cpu_threads = 2"));
+  CHECK_THAT(idle({"train.comm=staged", "train.alltoall=window"}, true),
+             Contains("train.alltoall = window") && Contains("train.comm is staged"));
+  CHECK(idle({"optimizer.loss_scale=1024"}, false) ==
+        "optimizer.loss_scale = 1024: no effect without train.dtype=fp16\n");
+  CHECK(idle({"optimizer.loss_scale=1024", "train.dtype=fp16"}, false).empty());
+  CHECK_THAT(
+      idle({"optimizer.loss_scale=1024", "train.dtype=fp16", "optimizer.min_loss_scale=2"}, false),
+      Contains("optimizer.min_loss_scale = 2"));
+  CHECK_THAT(idle({"data.train=a"}, false), Contains("data.train = [\"a\"]: not read"));
+  CHECK_THAT(idle({"model.experts=0", "train.alltoall_delay_us=5"}, false),
+             Contains("train.alltoall_delay_us = 5"));
+  CHECK_THAT(idle({"checkpoint.resume=false"}, false), Contains("checkpoint.resume = false"));
 }
 
 TEST_CASE("a config built in code is held to the ranges before anything is divided") {

@@ -120,11 +120,32 @@ TEST_CASE("this run's config wins over the saved scale") {
   CHECK(fresh.scale() == 64);
 }
 
+TEST_CASE("a scale that fp32 does not hold is never reached") {
+  LossScaler scaler(config_of(0x1p125, 1, 1), DType::kF16);
+  CHECK(scales(scaler, "...") == Scales{0x1p126, 0x1p126, 0x1p126});
+}
+
+TEST_CASE("a norm of zero says once that the scale is too low") {
+  LossScaler scaler(config_of(16, 3, 1), DType::kF16);
+  CHECK(scaler.doubt(0.5).empty());
+  CHECK_THAT(scaler.doubt(0.0), Catch::Contains("loss scale of 16") &&
+                                    Catch::Contains("raise optimizer.initial_loss_scale"));
+  CHECK(scaler.doubt(0.0).empty());
+  OptimizerConfig fixed;
+  fixed.loss_scale = 0.5;
+  CHECK_THAT(LossScaler(fixed, DType::kF16).doubt(0.0),
+             Catch::Contains("raise optimizer.loss_scale"));
+  CHECK(LossScaler(fixed, DType::kBF16).doubt(0.0).empty());
+}
+
 TEST_CASE("a state that no scaler wrote is refused by name") {
-  for (const char* text : {"{}", R"({"scale":3,"good_steps":0,"hysteresis_left":1,"skipped":0})",
-                           R"({"scale":0,"good_steps":0,"hysteresis_left":1,"skipped":0})",
-                           R"({"scale":4,"good_steps":-1,"hysteresis_left":1,"skipped":0})",
-                           R"({"scale":4,"good_steps":0,"hysteresis_left":1,"skipped":-2})"}) {
+  for (const char* text :
+       {"{}", R"({"scale":1e300,"good_steps":0,"hysteresis_left":1,"skipped":0})",
+        R"({"scale":1.7014118346046923e38,"good_steps":0,"hysteresis_left":1,"skipped":0})",
+        R"({"scale":3,"good_steps":0,"hysteresis_left":1,"skipped":0})",
+        R"({"scale":0,"good_steps":0,"hysteresis_left":1,"skipped":0})",
+        R"({"scale":4,"good_steps":-1,"hysteresis_left":1,"skipped":0})",
+        R"({"scale":4,"good_steps":0,"hysteresis_left":1,"skipped":-2})"}) {
     INFO(text);
     LossScaler scaler(config_of(64, 3, 2), DType::kF16);
     try {

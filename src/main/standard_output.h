@@ -1,0 +1,14 @@
+// What is printed reaches its reader, or the command fails.
+#pragma once
+
+namespace tandem {
+
+// Call first: standard input and error that were closed become /dev/null, so that no file of the
+// run takes their number. Says so and returns false where standard output is closed.
+bool open_standard_streams();
+
+// Flushes standard output. Returns `code`, or, where output was lost in a command that went well
+// otherwise, says so and returns that of ExitCode::kBadInput.
+int with_output_written(int code);
+
+}  // namespace tandem

@@ -1,0 +1,141 @@
+"""What is given on the command line is taken at its word or refused, and what is printed arrives."""
+
+import json
+import os
+import resource
+import subprocess
+import unittest
+
+from jobs import ENVIRONMENT, SANITIZER, TANDEM, JobTest
+
+
+def tandem(*arguments, **options):
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([TANDEM, *arguments], stderr=subprocess.PIPE, text=True,
+                          env=ENVIRONMENT, stdin=subprocess.DEVNULL, timeout=100, **options)
+
+
+class CommandLine(JobTest):
+    def refused(self, code, words, *arguments):
+        done = tandem(*arguments, cwd=self.folder)
+        said = done.stdout + done.stderr
+        self.assertEqual(done.returncode, code, f"{arguments} {said}")
+        self.assertRegex(said, words)
+        self.assertLess(len(said), 1000, "no more than a reader can use")
+
+    def written(self, name, content):
+        with open(self.path(name), "wb") as file:
+            file.write(content)
+        return self.path(name)
+
+    def commands(self):
+        for command in ("plan", "schedule", "check"):
+            yield command, self.config, "--ranks", "4"
+        yield "version",
+        yield "--help",
+        yield "plan", "--help"
+        yield "train", self.config, "--ranks", "4", "train.steps=1"
+        yield "bench", "gemm", self.config, "--repeats", "1"
+
+    def test_output_that_is_lost_ends_with_3(self):
+        for command in self.commands():
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = tandem(*command, stdout=full)
+            self.assertEqual(done.returncode, 3, f"{command} {done.stderr}")
+            self.assertRegex(done.stderr, "error: standard output could not be written")
+            closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", TANDEM, *command],
+                                    capture_output=True, text=True, env=ENVIRONMENT, timeout=100)
+            self.assertEqual(closed.returncode, 3, f"{command} {closed.stderr}")
+            self.assertRegex(closed.stderr, "error: standard output is closed")
+
+    def test_a_closed_error_stream_gets_no_file(self):
+        metrics = self.path("metrics.jsonl")
+        done = subprocess.run(
+            ["sh", "-c", 'exec "$@" 2>&-', "sh", TANDEM, "train", self.config, "--ranks", "4",
+             "train.steps=9", "optimizer.lr=1e30", "logging.metrics=" + metrics],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT,
+            timeout=100)
+        self.assertEqual(done.returncode, 4, done.stdout)
+        with open(metrics, encoding="utf-8") as file:
+            for line in file:
+                json.loads(line)  # the message about a loss that is not finite is none
+
+    def test_empty_names_are_refused(self):
+        text = self.written("a.txt", b"words")
+        for arguments in (("plan", ""), ("train", ""), ("schedule", ""), ("check", ""),
+                          ("bench", "gemm", ""), ("bench", "gemm", self.config, "--json", ""),
+                          ("schedule", self.config, "--svg", ""), ("trace", ""),
+                          ("trace", text, "--svg", ""), ("trace", text, "--around", ""),
+                          ("tokenize", "", text), ("tokenize", "p", "")):
+            self.refused(2, "empty name", *arguments)
+        self.refused(2, "is a folder", "tokenize", self.folder + "/", text)
+
+    def test_numbers_of_options_lie_in_a_range(self):
+        text = self.written("a.txt", b"words")
+        for option, value in (("--from", "nan"), ("--to", "inf"), ("--from", "-1"),
+                              ("--from", "x"), ("--to", "1e300")):
+            self.refused(2, f"{value} is no number in", "trace", text, option, value)
+        for value in ("nan", "1e300", "0", "-1"):
+            self.refused(2, f"{value} is no number in", "trace", text, "--around", "x", "--width",
+                         value)
+        for value in ("0", "-1", "5000", "x"):
+            self.refused(2, "--ranks", "train", self.config, "--ranks", value)
+
+    def test_tokenize_says_which_file_cannot_be_used(self):
+        text, empty = self.written("a.txt", b"words"), self.written("empty.txt", b"")
+        self.refused(3, "cannot read /tmp: Is a directory", "tokenize", "p", text, "/tmp")
+        self.refused(3, "cannot open no.txt: No such file", "tokenize", "p", text, "no.txt")
+        self.refused(3, "empty.txt is empty", "tokenize", "p", text, empty)
+        self.assertFalse(os.path.exists(self.path("p.bin")))
+        own = self.written("p.bin", b"words")
+        self.refused(2, "p.bin would be overwritten", "tokenize", "p", text, own)
+        with open(own, "rb") as file:
+            self.assertEqual(file.read(), b"words")
+        self.refused(0, "2 documents, 10 tokens", "tokenize", "q", text, own)
+
+    def test_a_trace_with_impossible_times(self):
+        for key, value, words in (("dur", -5, "dur is -5, outside"), ("ts", 1e300, "ts is 1e"),
+                                  ("dur", 1e300, "dur is 1e")):
+            event = {"ph": "X", "name": "dispatch_fwd", "cat": "F", "tid": 1, "ts": 0, "dur": 1,
+                     "args": {}, key: value}
+            lane = {"ph": "M", "name": "thread_name", "tid": 1, "args": {"name": "ep"}}
+            path = self.written("t.json", json.dumps(
+                {"distributedInfo": {"rank": 0}, "traceEvents": [lane, event]}).encode())
+            self.refused(3, "t.json: " + words, "trace", path)
+
+    def test_configs_out_of_reach(self):
+        self.refused(2, r"config.json: 1 problem\n.*train.cpu_threads = 20000.*\[0, 1024\]",
+                     "train", self.config, "--ranks", "4", "train.cpu_threads=20000")
+        self.refused(2, "global_batch = 1073741824: makes 536870912 micro-batches.*give at most",
+                     "plan", self.config, "train.global_batch=1073741824")
+        self.refused(2, "eval_batches = 1000000: .*give at most", "plan", self.config,
+                     "train.eval_batches=1000000")
+        self.refused(2, r"config.json: 1 problem\n.*model.topk = 5: more than the 4 experts",
+                     "plan", self.config, "model.topk=5")
+        self.refused(2, "nul.json: byte 3 is NUL", "plan", self.written("nul.json", b"{ }\0\0"))
+        self.refused(2, "k{60}[.]{3}: unknown section", "plan",
+                     self.written("k.json", b'{"' + b"k" * 100000 + b'": {}}'))
+
+    @unittest.skipIf(SANITIZER, "sanitizers reserve more memory than any limit")
+    def test_threads_that_the_system_refuses(self):
+        # Each thread reserves its stack of 8 MB.
+        limit = 2 << 30
+        job = self.threads("train.cpu_threads=1000", preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_AS, (limit, limit)))
+        self.require_end(job, 6, r"refused a thread for compute thread \d+ of 1000",
+                         "train.cpu_threads")
+        job = self.threads("parallel.pp=1", "parallel.vpp=1", "parallel.ep=1",
+                           "train.global_batch=1000", ranks=1000,
+                           preexec_fn=lambda: resource.setrlimit(
+                               resource.RLIMIT_AS, (limit, limit)))
+        self.require_end(job, 6, "refused a thread|out of (host )?memory")
+
+    def test_keys_that_change_nothing_are_told(self):
+        job = self.threads("train.steps=1", "train.comm=nccl", "optimizer.loss_scale=1024")
+        self.require_end(job, 0, "warning: train.comm = nccl: no effect, as the model runs on the CPU",
+                         "warning: optimizer.loss_scale = 1024: no effect without train.dtype=fp16")
+        self.assertEqual(job.text().count("warning"), 2, "said once, and nothing else")
+
+
+if __name__ == "__main__":
+    unittest.main()
