@@ -5,26 +5,34 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+
+#include "line_queue.h"
 
 namespace tandem {
 namespace {
 
-spdlog::logger make_logger(const char* name, spdlog::sink_ptr sink) {
-  spdlog::logger logger(name, std::move(sink));
-  logger.set_level(spdlog::level::trace);
-  logger.flush_on(spdlog::level::trace);  // a line is out before the process can die
-  logger.set_pattern("%v");
+std::shared_ptr<spdlog::logger> make_logger(const char* name, spdlog::sink_ptr sink) {
+  auto logger = std::make_shared<spdlog::logger>(name, std::move(sink));
+  logger->set_level(spdlog::level::trace);
+  logger->flush_on(spdlog::level::trace);  // a line is out before the process can die
+  logger->set_pattern("%v");
   return logger;
 }
+
+// How long a warning or an error waits for lines said before it.
+constexpr std::chrono::milliseconds kOrder{200};
 
 }  // namespace
 
 // Loggers made by hand, not registered with spdlog: nothing here is shared between ranks that are
 // threads of one process, except the two file descriptors, which spdlog's _mt sinks lock.
 struct Log::State {
-  spdlog::logger out = make_logger("out", std::make_shared<spdlog::sinks::stdout_sink_mt>());
-  spdlog::logger err = make_logger("err", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  std::shared_ptr<spdlog::logger> err =
+      make_logger("err", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  LineQueue out{[logger = make_logger("out", std::make_shared<spdlog::sinks::stdout_sink_mt>())](
+                    const std::string& line) { logger->info(line); }};
   std::string prefix;
   bool quiet = false;
   bool notes_to_stderr = false;
@@ -38,21 +46,13 @@ Log::Log(int rank, bool quiet) : state_(std::make_unique<State>()), rank_(rank) 
 Log::~Log() = default;
 
 void Log::write(Level level, const std::string& line) {
-  switch (level) {
-    case kInfo:
-      if (!state_->quiet) state_->out.info(state_->prefix + line);
-      return;
-    case kNote:
-      if (!state_->quiet)
-        (state_->notes_to_stderr ? state_->err : state_->out).info(state_->prefix + line);
-      return;
-    case kWarn:
-      state_->err.warn(state_->prefix + "warning: " + line);
-      return;
-    case kError:
-      state_->err.error(state_->prefix + "error: " + line);
-      return;
-  }
+  const bool remark = level == kInfo || level == kNote;
+  if (remark && state_->quiet) return;
+  if (level == kInfo || (level == kNote && !state_->notes_to_stderr))
+    return state_->out.push(state_->prefix + line);
+  state_->out.drain(kOrder);
+  const char* kind = level == kWarn ? "warning: " : level == kError ? "error: " : "";
+  state_->err->info(state_->prefix + kind + line);
 }
 
 void Log::notes_to_stderr() {

@@ -174,7 +174,8 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
       "How much of a GPU the experts' products may fill, so that transfers find room beside them; "
       "0 "
       "for all");
-  add("watchdog_s", &t.watchdog_s, {1, 1e9}, "s", "A step that takes longer ends the run");
+  add("watchdog_s", &t.watchdog_s, {1, 1e9}, "s",
+      "A step that takes longer ends the run; its start may take a minute more");
   add("alltoall_delay_us", &t.alltoall_delay_us, {0, 1e9}, "us",
       "Modelled network time added to every expert all-to-all");
   add("deterministic", &t.deterministic, kAny, "", "Same numbers in every run, on every device");

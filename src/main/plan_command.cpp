@@ -6,11 +6,11 @@
 #include "commands.h"
 #include "tandem/config/load.h"
 #include "tandem/model/cost.h"
-#include "tandem/model/memory.h"
 #include "tandem/model/params.h"
 #include "tandem/plan/grid.h"
 #include "tandem/plan/partition.h"
 #include "tandem/schedule/lower.h"
+#include "tandem/schedule/rank_memory.h"
 #include "tandem/schedule/policy.h"
 
 namespace tandem {
@@ -20,17 +20,6 @@ constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 double gib(std::int64_t bytes) {
   return static_cast<double>(bytes) / kGib;
-}
-
-// The program says how many buffers of each kind are live at once; a balanced router how large
-// each is.
-void add_slots(MemoryPlan& memory, const Program& program, const RunConfig& config) {
-  std::vector<SlotKind> kinds(static_cast<std::size_t>(program.num_buffers), SlotKind::kParams);
-  for (const Slot& slot : program.slots) kinds[static_cast<std::size_t>(slot.buffer)] = slot.kind;
-  const ModelDims dims = make_dims(config);
-  for (const SlotKind kind : kinds)
-    (saved_for_backward(kind) ? memory.saved : memory.transient) +=
-        expected_slot_bytes(kind, dims, config.model.qk_norm);
 }
 
 std::int64_t rank_params(const ParamTable& table) {
@@ -81,8 +70,8 @@ void print_stages(const RunConfig& config) {
              "optimizer", "saved", "transient", "GiB");
   for (int stage = 0; stage < grid.pp; ++stage) {
     const ParamTable table = make_params(config, grid, partition, grid.rank_at(stage, 0));
-    MemoryPlan memory = static_memory(table, config.train.dtype);
-    add_slots(memory, build_program(options, ProgramKind::kTraining, stage), config);
+    const MemoryPlan memory =
+        rank_memory(table, build_program(options, ProgramKind::kTraining, stage), config);
     fmt::print(
         "{:>5}  {:<24} {:>14} {:>7} {:>5} {:>8.3f} {:>8.3f} {:>9.3f} {:>8.3f} {:>9.3f} {:>8.3f}\n",
         stage, layers_of(partition, stage), rank_params(table), warmup_tasks(options.shape, stage),

@@ -5,10 +5,12 @@
 #include "commands.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/comm/shared_error.h"
 #include "tandem/comm/world.h"
 #include "tandem/config/load.h"
 #include "tandem/model/params.h"
 #include "tandem/train/signals.h"
+#include "tandem/train/start_guard.h"
 #include "tandem/train/step_report.h"
 #include "tandem/train/trainer.h"
 
@@ -51,33 +53,46 @@ void print_end(const TrainResult& result, const RunConfig& config, double second
              result.last_held_out);
 }
 
-// One rank, start to end. Config errors are the same on every rank: rank 0 speaks for all and
-// nobody has to be aborted.
-ExitCode train_one(World& world, const ConfigArgs& args) {
+// One rank, start to end.
+ExitCode train_one(World& world, const ConfigArgs& args, StartGuard& guard) {
   Log log(world.rank(), false);
   RunConfig config;
   try {
-    config =
-        resolve(load_config(args.path, args.overrides), world.size(), config_origin(args.path));
-  } catch (const Error& error) {
+    config = together(world, [&] {
+      return resolve(load_config(args.path, args.overrides), world.size(), config_origin(args.path));
+    });
+  } catch (const SharedError& error) {
     if (world.rank() == 0) log.error("{}", error.what());
     return error.code();
   }
   if (config.logging.format == LogFormat::kJson) log.notes_to_stderr();
   if (world.rank() == 0) print_start(config, log);
   const double begin = wall_seconds();
-  const TrainResult result = train_rank(world, config, log);
+  TrainHooks hooks;
+  hooks.on_ready = [&guard] { guard.dismiss(); };
+  const TrainResult result = train_rank(world, config, log, hooks);
   if (world.rank() == 0) print_end(result, config, wall_seconds() - begin, log);
   return ExitCode::kOk;
 }
 
-ExitCode train_as_threads(int ranks, const ConfigArgs& args) {
+ExitCode train_as_threads(int ranks, const ConfigArgs& args, StartGuard& guard) {
   ExitCode code = ExitCode::kOk;
   run_as_threads(ranks, [&](World& world) {
-    const ExitCode mine = train_one(world, args);
+    const ExitCode mine = train_one(world, args, guard);
     if (world.rank() == 0) code = mine;
   });
   return code;
+}
+
+// How long starting may take: a minute longer than a step, for libraries and parameters. A config
+// that cannot be read is reported later, by all ranks together.
+int start_limit_s(const ConfigArgs& args) {
+  constexpr int kLibraries = 60;
+  try {
+    return load_config(args.path, args.overrides).train.watchdog_s + kLibraries;
+  } catch (const Error&) {
+    return TrainConfig{}.watchdog_s + kLibraries;
+  }
 }
 
 }  // namespace
@@ -88,11 +103,13 @@ int run_train(const ConfigArgs& args) {
                 "--ranks {} runs ranks as threads of one process: leave it out "
                 "under mpirun",
                 args.ranks);
+  install_signal_handlers();
+  StartGuard guard(start_limit_s(args));
   const auto world = launched_by_mpi() ? make_mpi_world() : nullptr;
   install_signal_handlers();
   try {
-    return static_cast<int>(world ? train_one(*world, args)
-                                  : train_as_threads(std::max(1, args.ranks), args));
+    return static_cast<int>(world ? train_one(*world, args, guard)
+                                  : train_as_threads(std::max(1, args.ranks), args, guard));
   } catch (const Error& error) {  // train_rank has logged it; of several ranks' the first
     return static_cast<int>(error.code());
   }

@@ -3,30 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "memory_check.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/shared_error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/slot.h"
-#include "tandem/ops/launch.h"
 #include "tandem/schedule/check.h"
 #include "tandem/schedule/lower.h"
 #include "tandem/train/device_choice.h"
 
 namespace tandem {
 namespace {
-
-// Libraries load and allocate at their first use, which may wait for every lane; later, a lane may
-// be waiting for another rank. So their first use is here, while all lanes are empty.
-void warm_up(Device& device, Stream& stream, DType dtype) {
-  constexpr std::int64_t kSide = 8;
-  const Buffer memory = device.alloc(3 * kSide * kSide * size_of(dtype), "warm-up");
-  device.fill(stream, memory.data(), 0, memory.bytes());
-  const View all{memory.data(), dtype, 3 * kSide, kSide};
-  launch(stream,
-         ops::Gemm{all.slice(0, kSide), all.slice(kSide, kSide), all.slice(2 * kSide, kSide)});
-  // hazard: the product before its memory is freed
-  stream.sync();
-}
 
 void require_sound(const std::vector<Program>& programs, const char* what) {
   const CheckReport report = check_programs(programs);
@@ -89,6 +76,13 @@ bool all_finite(Device& device, Stream& stream, const View& view) {
   return all_finite(view.dtype, bytes);
 }
 
+ParamTable fitting_params(World& world, const Device& device, const RunConfig& config,
+                          const Program& program) {
+  ParamTable table = make_params(config, make_grid(config), make_partition(config), world.rank());
+  require_memory(world, device, config, table, program);
+  return table;
+}
+
 }  // namespace
 
 Engine::Engine(World& w, const RunConfig& c, Log& log)
@@ -96,27 +90,26 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
       config(c),
       grid(make_grid(config)),
       partition(make_partition(config)),
+      stage_(static_cast<std::size_t>(grid.place(world.rank()).pp)),
+      programs_(build_programs(lower_options(config), ProgramKind::kTraining)),
       device(open_device(world, config.train, log)),
       data(together(world, [&] { return open_data(config); })),
       lanes(*device, grid.pp),
       comms(make_rank_comms(world, grid, config.model.tied_embeddings,
                             choose_comm(world, config, *device, log))),
       params(*device, lanes.stream(Lane::kCompute),
-             make_params(config, grid, partition, world.rank()), config.train.dtype,
+             fitting_params(world, *device, config, programs_[stage_]), config.train.dtype,
              config.train.seed),
       optimizer(*device, lanes.stream(Lane::kDp), params, config.optimizer,
                 config.model.tied_embeddings, comms.optimizer()),
       loss_scaler(config.optimizer, config.train.dtype),
       timeline(*device),
-      stage_(static_cast<std::size_t>(grid.place(world.rank()).pp)),
-      programs_(build_programs(lower_options(config), ProgramKind::kTraining)),
       executor_({config, make_dims(config), *device, lanes, comms, params, optimizer, timeline},
                 programs_[stage_]),
       batches_(*device, config, config.microbatches(),
                needs_tokens(partition, static_cast<int>(stage_))),
       evaluation_batches_(*device, config, config.train.eval_batches,
                           needs_tokens(partition, static_cast<int>(stage_))) {
-  warm_up(*device, lanes.stream(Lane::kCompute), config.train.dtype);
   if (config.train.alltoall_delay_us > 0.0) {
     device->delay(lanes.stream(Lane::kEp), 0.0);  // its first use may wait for every lane
     lanes.sync_all();
@@ -173,12 +166,18 @@ double Engine::evaluate() {
   return world.sum(evaluator_->loss_sum()) / tokens;
 }
 
-std::string Engine::find_non_finite(std::int64_t step) {
+std::string Engine::find_non_finite_parameter() {
   for (const Param& param : params.table().params)
     if (!all_finite(*device, lanes.stream(Lane::kCompute), params.value(param.kind, param.layer)))
       return fmt::format("parameter {}", param.name);
+  return "";
+}
 
-  std::string found;
+std::string Engine::find_non_finite(std::int64_t step) {
+  // A step takes all ranks: it runs again only if no rank has its answer already.
+  std::string found = find_non_finite_parameter();
+  for (const std::string& of_rank : world.gather(found))
+    if (!of_rank.empty()) return found;
   const ModelDims dims = make_dims(config);
   executor_.set_hook([&](const Instr& instr, std::span<const BoundSlot> slots) {
     if (!found.empty()) return;

@@ -31,7 +31,8 @@ class Engine {
   StepResult train_step(std::int64_t step, double lr);  // step counts from 0
   double evaluate();                                    // mean held-out loss; collective
   // Runs the forward and backward of `step` again, node by node, and says where the first value
-  // that is not finite appears on this rank; empty if nowhere.
+  // that is not finite appears on this rank; empty if nowhere, or if another rank holds a parameter
+  // that is not finite. Collective.
   std::string find_non_finite(std::int64_t step);
   // Names what training steps enqueue, while set; not owned, nullptr ends it.
   void set_profiler(Profiler* profiler) { executor_.set_profiler(profiler); }
@@ -44,6 +45,12 @@ class Engine {
   const RunConfig config;
   const RankGrid grid;
   const Partition partition;
+
+ private:
+  const std::size_t stage_;
+  const std::vector<Program> programs_;  // of all stages
+
+ public:
   std::unique_ptr<Device> device;
   BatchSources data;
   Lanes lanes;
@@ -55,9 +62,8 @@ class Engine {
 
  private:
   StepInput step_input(std::int64_t step, double lr);
+  std::string find_non_finite_parameter();
 
-  std::size_t stage_;
-  std::vector<Program> programs_;  // of all stages
   Program evaluation_;
   Executor executor_;
   std::unique_ptr<Executor> evaluator_;  // made at the first evaluation

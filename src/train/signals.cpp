@@ -13,7 +13,7 @@ std::atomic<bool> terminate_flag{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
-  (signal == SIGTERM ? terminate_flag : save_flag).store(true);
+  (signal == SIGTERM || signal == SIGINT ? terminate_flag : save_flag).store(true);
 }
 
 }  // namespace
@@ -23,8 +23,9 @@ void install_signal_handlers() {
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  sigaction(SIGUSR1, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGUSR1, SIGTERM, SIGPIPE}) sigaction(signal, &action, nullptr);
+  action.sa_flags |= SA_RESETHAND;  // a second Ctrl-C ends at once
+  sigaction(SIGINT, &action, nullptr);
 }
 
 bool stop_requested() {

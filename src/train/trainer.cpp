@@ -289,6 +289,7 @@ TrainResult train_rank(World& world, const RunConfig& config, Log& log, const Tr
   return reporting(
       [&] {
         trainer = std::make_unique<Trainer>(world, config, log, hooks);
+        if (hooks.on_ready) hooks.on_ready();
         return trainer->run();
       },
       [&](const std::string& what) {

@@ -58,6 +58,14 @@ class Killed(JobTest):
                          r"resume +step \d+")
 
 
+    def test_ctrl_c_saves(self):
+        job = self.threads(*ENDLESS, "checkpoint.dir=" + self.path("c"))
+        job.wait_for(r"step +3/")
+        job.process.send_signal(signal.SIGINT)
+        self.require_end(job, 0, r"stopped by a signal")
+        self.assertTrue(os.listdir(self.path("c")))
+
+
 class Checkpoints(JobTest):
     def save_to(self, name):
         return "checkpoint.dir=" + self.path(name)
@@ -147,6 +155,10 @@ class ExitCodes(JobTest):
         job = self.mpirun("model.layers=0", "model.experst=3")
         self.require_end(job, 2, "model.layers", "model.experts")
 
+    def test_a_config_that_one_rank_cannot_read(self):
+        job = self.mpirun(ranks=3, more=(self.path("missing.json"), 1))
+        self.require_end(job, 2, "rank 3: .*missing.json", seconds=30)
+
     def test_wrong_number_of_ranks(self):
         self.require_end(self.threads(ranks=2), 2, "parallel.ep")
         self.require_end(self.mpirun(ranks=3), 2, "parallel.pp")
@@ -176,7 +188,7 @@ class ExitCodes(JobTest):
     def test_out_of_memory(self):
         limit = 3 << 30  # the weights of one rank are 1.6 GB, its gradients as much again
         job = self.threads(
-            "model.hidden=2048", "model.moe_ffn=8192", "model.experts=8", ranks=4,
+            "model.hidden=1024", "model.moe_ffn=8192", "model.experts=8", ranks=4,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
         self.require_end(job, 6, r"refused \d+ bytes for (parameters|gradients) of chunk")
 

@@ -145,13 +145,16 @@ class JobTest(unittest.TestCase):
         self.addCleanup(job.kill)
         return job
 
-    def mpirun(self, *overrides, ranks=4):
+    def mpirun(self, *overrides, ranks=4, more=None):
+        """more: another config for so many further ranks."""
         if SANITIZER == "thread":
             self.skipTest("the MPI library is not instrumented for ThreadSanitizer")
         # The MPI library never frees some of its own memory.
         environment = dict(ENVIRONMENT, ASAN_OPTIONS="detect_leaks=0")
-        return self.start([MPIRUN, "-np", str(ranks), TANDEM, "train", self.config, *overrides],
-                          env=environment)
+        command = [MPIRUN, "-np", str(ranks), TANDEM, "train", self.config, *overrides]
+        if more:
+            command += [":", "-np", str(more[1]), TANDEM, "train", more[0], *overrides]
+        return self.start(command, env=environment)
 
     def threads(self, *overrides, ranks=4, **options):
         return self.start([TANDEM, "train", self.config, "--ranks", str(ranks), *overrides],

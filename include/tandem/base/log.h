@@ -11,7 +11,9 @@ namespace tandem {
 class Log {
  public:
   // Rank 0 writes bare lines ("..."), the others "[rank 3] ...". Warnings and errors go to stderr
-  // with "warning: " and "error: " before them. Each line is flushed whole. quiet drops info lines.
+  // with "warning: " and "error: " before them, at once; other lines are written by a thread, so that
+  // an output that is slow or stuck holds up nobody, and the destructor waits for them. Each line is
+  // flushed whole. quiet drops info lines.
   // Safe to call from several threads, also through the Logs of other ranks.
   Log(int rank, bool quiet);
   ~Log();

@@ -1,13 +1,15 @@
-// Signals that end a run in an orderly way. SIGUSR1: save and exit 0. SIGTERM: the same as far as
-// time allows (mpirun kills the ranks one second after it).
+// Signals that end a run in an orderly way. SIGUSR1: save and exit 0. SIGTERM and SIGINT: the same as
+// far as time allows (mpirun kills the ranks one second after it); a second SIGINT kills. SIGPIPE,
+// nobody reads the output any more: as SIGUSR1.
 #pragma once
 
 namespace tandem {
 
-// Installs the handlers. Call after MPI_Init, which installs its own.
+// Installs the handlers. Call before MPI_Init, which takes a while, and after it: it may install its
+// own.
 void install_signal_handlers();
 
-bool stop_requested();       // SIGUSR1 or SIGTERM has arrived
-bool terminate_requested();  // SIGTERM has arrived
+bool stop_requested();       // any of them has arrived
+bool terminate_requested();  // SIGTERM or SIGINT has arrived
 
 }  // namespace tandem

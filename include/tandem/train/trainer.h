@@ -23,6 +23,7 @@ struct TrainResult {
 // What a caller may watch. Called by the rank's own thread; an exception ends the run.
 struct TrainHooks {
   std::function<void(const StepReport&)> on_step;  // rank 0, after every step
+  std::function<void()> on_ready;                  // every rank: its watchdog watches, no step yet
   SaveHook on_save;                                // every rank, at the stages of a checkpoint
 };
 

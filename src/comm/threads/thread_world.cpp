@@ -1,9 +1,14 @@
 #include "thread_world.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <thread>
 
+#include "tandem/device/start_thread.h"
 #include "tandem/device/thread_name.h"
 
 namespace tandem {
@@ -80,6 +85,25 @@ Ending run_rank(Hub& hub, int rank, const std::function<void(World&)>& body) {
   }
 }
 
+// Returns when all ranks have ended. After an abort they have a while for it; then the process ends:
+// a rank may be stuck where no abort reaches it.
+void await_end(AbortState& abort, const std::atomic<int>& ended, int ranks) {
+  constexpr std::chrono::milliseconds kPeriod{2};
+  constexpr std::chrono::seconds kGrace{30};
+  auto aborted = std::chrono::steady_clock::time_point::max();
+  while (ended.load() < ranks) {
+    std::this_thread::sleep_for(kPeriod);
+    const auto now = std::chrono::steady_clock::now();
+    if (!abort.is_set()) continue;
+    aborted = std::min(aborted, now);
+    if (now - aborted < kGrace) continue;
+    std::fprintf(stderr, "%d of %d ranks did not end by themselves after the abort\n",
+                 ranks - ended.load(), ranks);
+    std::fflush(nullptr);
+    std::_Exit(static_cast<int>(abort.code()));
+  }
+}
+
 }  // namespace
 }  // namespace threads
 
@@ -88,10 +112,21 @@ void run_as_threads(int ranks, const std::function<void(World&)>& body) {
   threads::Hub hub(ranks);
   std::vector<threads::Ending> endings(static_cast<std::size_t>(ranks));
   std::vector<std::thread> runners;
-  for (int r = 0; r < ranks; ++r) {
-    runners.emplace_back(
-        [&, r] { endings[static_cast<std::size_t>(r)] = threads::run_rank(hub, r, body); });
+  std::atomic<int> ended{0};
+  try {
+    for (int r = 0; r < ranks; ++r) {
+      runners.push_back(start_thread(
+          fmt::format("rank {} of {}", r, ranks),
+          "give fewer --ranks, or raise the limit of threads (ulimit -u)", [&, r] {
+            endings[static_cast<std::size_t>(r)] = threads::run_rank(hub, r, body);
+            ++ended;
+          }));
+    }
+  } catch (const Error& error) {  // those that run would wait for the others
+    hub.abort(error.code(), error.what());
+    endings[runners.size()] = {std::current_exception()};
   }
+  threads::await_end(hub.state(), ended, static_cast<int>(runners.size()));
   // hazard: the ranks' writes of endings and of all that body captured, before the caller's reads
   for (std::thread& runner : runners) runner.join();
 

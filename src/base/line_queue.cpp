@@ -1,0 +1,79 @@
+#include "line_queue.h"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kMostWaiting = 65536;
+constexpr std::chrono::milliseconds kPatienceAtEnd{5000};
+
+}  // namespace
+
+struct LineQueue::State {
+  explicit State(Write w) : write(std::move(w)) {}
+
+  void run() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return stop || !lines.empty(); });
+      if (lines.empty()) return;
+      const std::string line = std::move(lines.front());
+      lines.pop_front();
+      writing = true;
+      lock.unlock();
+      write(line);
+      lock.lock();
+      writing = false;
+      ++written;
+      changed.notify_all();
+    }
+  }
+
+  const Write write;
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  std::deque<std::string> lines;
+  std::size_t written = 0;  // of all lines so far
+  bool writing = false, stop = false;
+};
+
+LineQueue::LineQueue(Write write) : state_(std::make_shared<State>(std::move(write))) {}
+
+LineQueue::~LineQueue() {
+  const bool finished = drain(kPatienceAtEnd);
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+    state_->lines.clear();
+  }
+  state_->changed.notify_all();
+  if (!thread_.joinable()) return;
+  if (finished)
+    thread_.join();
+  else
+    thread_.detach();  // in a write that may never end; the process is about to
+}
+
+void LineQueue::push(std::string line) {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [this] { return state_->lines.size() < kMostWaiting; });
+  state_->lines.push_back(std::move(line));
+  if (!thread_.joinable()) thread_ = std::thread([state = state_] { state->run(); });
+  state_->changed.notify_all();
+}
+
+bool LineQueue::drain(std::chrono::milliseconds patience) {
+  std::unique_lock lock(state_->mutex);
+  while (!state_->lines.empty() || state_->writing) {
+    const std::size_t before = state_->written;
+    if (!state_->changed.wait_for(lock, patience, [&] { return state_->written != before; }))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace tandem
