@@ -8,7 +8,9 @@ import time
 from agree import LAYOUTS, file_name, fitting
 from jobs import Failed
 
-INSTRUCTION = r"(RUN|SEND|RECV|HOST_WAIT|GRAD_SYNC|OPT_STEP) (compute|ep|host|send|recv|dp)"
+# Or between two steps, where ranks wait for each other's reports and no lane has an instruction.
+INSTRUCTION = (r"((RUN|SEND|RECV|HOST_WAIT|GRAD_SYNC|OPT_STEP) (compute|ep|host|send|recv|dp)|"
+               "between steps)")
 WATCHDOG = 5
 ENDLESS = ("train.steps=1000000", "model.layers=4", f"train.watchdog_s={WATCHDOG}")
 

@@ -7,14 +7,9 @@
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/aborted.h"
 
 namespace tandem {
-
-// Thrown by waits that end because the world was aborted: a consequence, never the cause.
-class Aborted : public Error {
- public:
-  explicit Aborted(const std::string& reason) : Error(ExitCode::kComm, reason) {}
-};
 
 // A part of the world that waits inside a library. Both are called from any thread, one at a time,
 // and must not wait.

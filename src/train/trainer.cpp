@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "profile_window.h"
 #include "tandem/base/error.h"
+#include "tandem/comm/aborted.h"
 #include "tandem/comm/shared_error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/cost.h"
@@ -269,6 +270,9 @@ auto reporting(const Body& body, const Shared& shared, const Failed& failed) {
     return body();
   } catch (const SharedError& error) {
     shared(error.what());
+    throw;
+  } catch (const Aborted&) {  // whoever aborted the job has said why
+    failed(ExitCode::kComm, "ended because the job was aborted");
     throw;
   } catch (const Error& error) {
     failed(error.code(), error.what());

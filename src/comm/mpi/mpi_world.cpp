@@ -82,7 +82,8 @@ class MpiWorld : public TransportWorld {
   void abort(ExitCode code, const std::string& reason) noexcept override {
     const std::lock_guard lock(mutex_);
     if (!job_->abort.set(code, reason)) return;
-    std::fprintf(stderr, "[rank %d] aborting the job: %s\n", rank(), reason.c_str());
+    const std::string first_line = reason.substr(0, reason.find('\n'));  // all of it was logged
+    std::fprintf(stderr, "[rank %d] aborting the job: %s\n", rank(), first_line.c_str());
     std::fflush(stderr);
     try {
       last_resort_ = std::thread([this] { wait_and_end_job(); });
