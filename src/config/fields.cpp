@@ -175,7 +175,7 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
       "0 "
       "for all");
   add("watchdog_s", &t.watchdog_s, {1, 1e9}, "s",
-      "A step that takes longer ends the run; its start may take a minute more");
+      "The run ends when nothing moves for so long; its start has a minute more");
   add("alltoall_delay_us", &t.alltoall_delay_us, {0, 1e9}, "us",
       "Modelled network time added to every expert all-to-all");
   add("deterministic", &t.deterministic, kAny, "", "Same numbers in every run, on every device");

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "fields.h"
+#include "foreign_keys.h"
 #include "presets.h"
 #include "problems.h"
 #include "tandem/base/error.h"
@@ -108,6 +109,11 @@ class Loader {
       if (f.section == section && f.key == key) return &f;
       if (f.section == section) keys.push_back(f.key);
       if (f.key == key && same_key == nullptr) same_key = &f;
+    }
+    if (const std::string_view hint = config::foreign_hint(key); !hint.empty()) {
+      problems_.push_back(
+          fmt::format("{}{}.{}: unknown key; {}", source, section, excerpt(key), hint));
+      return nullptr;
     }
     const std::string_view nearest = nearest_name(key, keys);
     std::string known;

@@ -36,7 +36,8 @@ void check_world(const RunConfig& config, int dp_asked, int world, config::Viola
   const ParallelConfig& p = config.parallel;
   if (world % p.pp != 0)
     out.add("parallel.pp", p.pp, fmt::format("does not divide the {} rank(s) of this run", world),
-            fmt::format("start a multiple of {} ranks, as in mpirun -np {}", p.pp, own_world(p)));
+            fmt::format("start a multiple of {} ranks, as in mpirun -np {} or --ranks {}", p.pp,
+                        own_world(p), own_world(p)));
   else if (dp_asked != 0 && std::int64_t{p.pp} * p.dp != world)
     out.add("parallel.dp", p.dp,
             fmt::format("pp x dp = {} x {} is not the {} rank(s) of this run", p.pp, p.dp, world),

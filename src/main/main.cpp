@@ -14,6 +14,7 @@
 #include "standard_output.h"
 #include "tandem/base/error.h"
 #include "tandem/base/nearest.h"
+#include "version.h"
 
 namespace {
 
@@ -67,6 +68,7 @@ int dispatch(int argc, char** argv) {
       "Tandem pre-trains mixture-of-experts language models.\n"
       "Example: mpirun -np 4 tandem train configs/demo.json train.steps=50"};
   app.require_subcommand(1);
+  app.set_version_flag("--version", fmt::format("tandem {}", tandem::kVersion));
   app.footer(
       "Exit codes: 0 done, 2 bad usage or config, 3 bad input file or checkpoint, or output that "
       "cannot be written,\n4 training went wrong, 5 communication failed or timed out, 6 out of "

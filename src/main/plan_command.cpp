@@ -10,8 +10,8 @@
 #include "tandem/plan/grid.h"
 #include "tandem/plan/partition.h"
 #include "tandem/schedule/lower.h"
-#include "tandem/schedule/rank_memory.h"
 #include "tandem/schedule/policy.h"
+#include "tandem/schedule/rank_memory.h"
 
 namespace tandem {
 namespace {
@@ -67,7 +67,8 @@ void print_stages(const RunConfig& config) {
   const LowerOptions options = lower_options(config);
   fmt::print("{:>5}  {:<24} {:>14} {:>7} {:>5} {:>8} {:>8} {:>9} {:>8} {:>9} {:>8}\n", "stage",
              "layers of each chunk", "parameters", "warm-up", "live", "params", "grads",
-             "optimizer", "saved", "transient", "GiB");
+             "optimizer", "saved", "transient", "sum GiB");
+  std::int64_t largest = 0;
   for (int stage = 0; stage < grid.pp; ++stage) {
     const ParamTable table = make_params(config, grid, partition, grid.rank_at(stage, 0));
     const MemoryPlan memory =
@@ -77,12 +78,21 @@ void print_stages(const RunConfig& config) {
         stage, layers_of(partition, stage), rank_params(table), warmup_tasks(options.shape, stage),
         peak_live_chunks(options.shape, stage), gib(memory.params), gib(memory.grads),
         gib(memory.optimizer), gib(memory.saved), gib(memory.transient), gib(memory.total()));
+    largest = std::max(largest, memory.total());
   }
   fmt::print(
       "\nparameters per rank; warm-up: forward tasks before the first backward; live: chunks "
       "whose\n"
       "activations are held at once, at the peak; GiB per rank with balanced experts.\n"
       "E embedding, H head and loss, - a chunk without layers.\n");
+  constexpr double kH100 = 79.0, kH200 = 139.0;  // GiB that a process can have
+  const double need = gib(largest);
+  const char* fits = need <= kH100 ? "fits the 80 GB of an H100"
+                     : need <= kH200
+                         ? "too much for 80 GB (H100), fits 141 GB (H200)"
+                         : "too much for 141 GB (H200): more pp, ep or dp, or a smaller "
+                           "micro-batch";
+  fmt::print("largest rank: {:.1f} GiB before scratch and libraries; {}\n", need, fits);
 }
 
 }  // namespace

@@ -103,6 +103,31 @@ std::string summary_of(const ChromeTrace& trace, const TraceWindow& window) {
   return text;
 }
 
+bool earlier(const TraceSpan* a, const TraceSpan* b) {
+  return a->begin_us < b->begin_us;
+}
+
+// The span with some compute nodes on either side, or width_us if given. `compute` is sorted.
+TraceWindow window_around(const ChromeTrace& trace, const std::vector<const TraceSpan*>& compute,
+                          const TraceSpan& span, std::optional<double> width_us) {
+  const double origin = origin_of(trace);
+  TraceWindow window{span.begin_us - origin, span.end_us - origin};
+  if (width_us) {
+    const double spare = (*width_us - (window.end_us - window.begin_us)) / 2;
+    return {std::max(0.0, window.begin_us - spare), window.end_us + spare};
+  }
+  constexpr std::size_t kBefore = 6, kAfter = 7;
+  const auto next = static_cast<std::size_t>(
+      std::lower_bound(compute.begin(), compute.end(), &span, earlier) - compute.begin());
+  if (!compute.empty()) {
+    const std::size_t first = next > kBefore ? next - kBefore : 0;
+    const std::size_t last = std::min(next + kAfter, compute.size() - 1);
+    window.begin_us = std::min(window.begin_us, compute[first]->begin_us - origin);
+    window.end_us = std::max(window.end_us, compute[last]->end_us - origin);
+  }
+  return window;
+}
+
 }  // namespace
 
 TraceWindow whole(const ChromeTrace& trace) {
@@ -120,34 +145,24 @@ TraceWindow around(const ChromeTrace& trace, const std::string& node,
     if (span.lane == name_of(Lane::kCompute)) compute.push_back(&span);
     if (span.name == node || full_label(span) == node) matches.push_back(&span);
   }
-  const auto earlier = [](const TraceSpan* a, const TraceSpan* b) {
-    return a->begin_us < b->begin_us;
-  };
-  std::sort(compute.begin(), compute.end(), earlier);
-  std::sort(matches.begin(), matches.end(), earlier);
   if (matches.empty()) {
     std::set<std::string> names;
     for (const TraceSpan& span : trace.spans) names.insert(span.name);
     throw_error(ExitCode::kUsage, "--around \"{}\": the trace has no such node; it has {}", node,
                 fmt::join(names, ", "));
   }
-  const double origin = origin_of(trace);
-  const TraceSpan& middle = *matches[matches.size() / 2];
-  TraceWindow window{middle.begin_us - origin, middle.end_us - origin};
-  if (width_us) {
-    const double spare = (*width_us - (window.end_us - window.begin_us)) / 2;
-    return {std::max(0.0, window.begin_us - spare), window.end_us + spare};
+  std::sort(compute.begin(), compute.end(), earlier);
+  std::sort(matches.begin(), matches.end(), earlier);
+  TraceWindow best;
+  double best_hidden = -1.0;
+  for (const TraceSpan* match : matches) {
+    const TraceWindow window = window_around(trace, compute, *match, width_us);
+    const double hidden = overlap_stats(clipped(trace, window)).hidden_share();
+    if (hidden <= best_hidden) continue;
+    best = window;
+    best_hidden = hidden;
   }
-  constexpr std::size_t kBefore = 6, kAfter = 7;
-  const auto next = static_cast<std::size_t>(
-      std::lower_bound(compute.begin(), compute.end(), &middle, earlier) - compute.begin());
-  if (!compute.empty()) {
-    const std::size_t first = next > kBefore ? next - kBefore : 0;
-    const std::size_t last = std::min(next + kAfter, compute.size() - 1);
-    window.begin_us = std::min(window.begin_us, compute[first]->begin_us - origin);
-    window.end_us = std::max(window.end_us, compute[last]->end_us - origin);
-  }
-  return window;
+  return best;
 }
 
 Chart chart_of(const ChromeTrace& trace, const TraceWindow& window, const std::string& path) {

@@ -15,8 +15,8 @@ struct TraceWindow {
 };
 
 TraceWindow whole(const ChromeTrace& trace);
-// Around the middle one of the spans that `node` names: "dispatch_fwd", or one of them by
-// "dispatch_fwd L1 mb2". Wide enough for some compute nodes on either side, or width_us if given.
+// Around one of the spans that `node` names, as "dispatch_fwd" or "dispatch_fwd L1 mb2": that with the
+// largest share of expert all-to-all time hidden about it. Wide enough for some compute nodes on either side, or width_us if given.
 // Throws Error(kUsage) naming what there is when nothing fits.
 TraceWindow around(const ChromeTrace& trace, const std::string& node,
                    std::optional<double> width_us);

@@ -20,7 +20,7 @@ AppendFile::AppendFile(const std::string& path, Mode mode) : path_(path) {
   file_ = ::open(path.c_str(), flags, 0644);
   if (file_ < 0) {
     throw_error(ExitCode::kBadInput,
-                "cannot open {} for writing: {}; give a folder that may be written",
+                "cannot open {} for writing: {}; give a path that may be written",
                 path, std::strerror(errno));
   }
 }

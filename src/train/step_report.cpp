@@ -30,13 +30,15 @@ std::string rate(double per_second) {
 
 std::string text_line(const StepReport& r, const RunConfig& config) {
   std::string line = fmt::format(
-      "step {:>{}}/{} | loss {:.4f} | lr {:.2e} | grad norm {:.3f} | {} tok/s | {:.3f} TFLOP/s",
-      r.step, std::to_string(r.total_steps).size(), r.total_steps, r.loss, r.lr, r.grad_norm,
+      "step {:>{}}/{} | loss {:.4f} | lr {:.2e} | grad norm {} | {} tok/s | {:.3f} TFLOP/s", r.step,
+      std::to_string(r.total_steps).size(), r.total_steps, r.loss, r.lr,
+      std::isfinite(r.grad_norm) ? fmt::format("{:.3f}", r.grad_norm) : "overflow",
       rate(r.tokens_per_s), r.tflops);
+  if (config.parallel.ep > 1)  // alone, a rank sends only to itself
+    line += fmt::format(" | a2a hidden {:.0f}%, exposed {:.0f} ms, host waits {:.0f} ms",
+                        100.0 * r.hidden_share, r.exposed_ms, r.host_wait_ms);
   if (config.model.experts > 0)
-    line += fmt::format(
-        " | a2a hidden {:.0f}%, exposed {:.0f} ms, host waits {:.0f} ms | load {:.2f}x, dead {}",
-        100.0 * r.hidden_share, r.exposed_ms, r.host_wait_ms, r.load_max_over_mean, r.dead_experts);
+    line += fmt::format(" | load {:.2f}x, dead {}", r.load_max_over_mean, r.dead_experts);
   if (r.scales_loss) line += fmt::format(" | loss scale {}, skipped {}", r.loss_scale, r.skipped);
   return line + fmt::format(" | {:.2f} GiB | ETA {}", r.memory_gib, duration(r.eta_s));
 }

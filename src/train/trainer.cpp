@@ -62,17 +62,15 @@ class Trainer {
         flops_per_step_(flops_per_token(config) * config.train.global_batch * config.train.seq_len),
         profile_(engine_, config.logging, log),
         watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {
-    if (world_.rank() != 0) return;
-    if (!config_.logging.metrics.empty())
-      sinks_.push_back(make_json_lines(config_.logging.metrics));
-    if (!config_.logging.tensorboard.empty())
-      sinks_.push_back(make_tensorboard(config_.logging.tensorboard));
+    sinks_ = together(world_, [this] { return open_sinks(); });
   }
 
   TrainResult run();
   void fail(ExitCode code, const std::string& what);
 
  private:
+  using Sinks = std::vector<std::unique_ptr<MetricSink>>;
+  [[nodiscard]] Sinks open_sinks() const;  // rank 0's; others have none
   StepReport step(std::int64_t index);
   void judge(StepReport& report, std::int64_t index);
   void evaluate(std::int64_t done);
@@ -92,7 +90,7 @@ class Trainer {
   const TrainHooks& hooks_;
   Engine engine_;
   const double flops_per_step_;
-  std::vector<std::unique_ptr<MetricSink>> sinks_;
+  Sinks sinks_;
   std::vector<TraceSpan> traced_spans_;
   TrainResult result_;
   std::optional<std::int64_t> saved_step_;
@@ -101,6 +99,15 @@ class Trainer {
   ProfileWindow profile_;
   Watchdog watchdog_;  // last: it watches the others
 };
+
+Trainer::Sinks Trainer::open_sinks() const {
+  Sinks sinks;
+  if (world_.rank() != 0) return sinks;
+  if (!config_.logging.metrics.empty()) sinks.push_back(make_json_lines(config_.logging.metrics));
+  if (!config_.logging.tensorboard.empty())
+    sinks.push_back(make_tensorboard(config_.logging.tensorboard));
+  return sinks;
+}
 
 void Trainer::fail(ExitCode code, const std::string& what) {
   log_.error("rank {}: {}\nlanes stand at\n{}", world_.rank(), what, engine_.timeline.where());

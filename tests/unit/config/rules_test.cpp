@@ -99,7 +99,7 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
        3,
        "parallel.pp = 2: does not divide the 3 rank(s) of this run; start a multiple of 2 ranks, "
        "as in "
-       "mpirun -np 2"},
+       "mpirun -np 2 or --ranks 2"},
       {{"parallel.dp=4"},
        2,
        "parallel.dp = 4: pp x dp = 1 x 4 is not the 2 rank(s) of this run; start 4 ranks, or set "
