@@ -6,7 +6,6 @@
 
 #include "step_losses.h"
 #include "tandem/base/error.h"
-#include "tandem/runtime/rehearsal.h"
 #include "tandem/runtime/spans.h"
 
 namespace tandem {
@@ -227,10 +226,8 @@ void Executor::State::step(std::int32_t index, const StepInput& input) {
   }
 }
 
-Executor::Executor(RankState state, const Program& program) {
-  rehearse(state, program);  // before the step's memory is there: it needs some of its own
-  state_ = std::make_unique<State>(state, program);
-}
+Executor::Executor(RankState state, const Program& program)
+    : state_(std::make_unique<State>(state, program)) {}
 
 Executor::~Executor() = default;
 

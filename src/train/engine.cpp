@@ -8,6 +8,7 @@
 #include "tandem/comm/shared_error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/slot.h"
+#include "tandem/runtime/rehearsal.h"
 #include "tandem/schedule/check.h"
 #include "tandem/schedule/lower.h"
 #include "tandem/train/device_choice.h"
@@ -76,11 +77,18 @@ bool all_finite(Device& device, Stream& stream, const View& view) {
   return all_finite(view.dtype, bytes);
 }
 
-ParamTable fitting_params(World& world, const Device& device, const RunConfig& config,
-                          const Program& program) {
-  ParamTable table = make_params(config, make_grid(config), make_partition(config), world.rank());
+// The table, once it is known that what it and the program need is there.
+ParamTable fitting(ParamTable table, World& world, const Device& device, const RunConfig& config,
+                   const Program& program) {
   require_memory(world, device, config, table, program);
   return table;
+}
+
+// The rank, rehearsed. Before the first executor: rehearsing takes memory of its own. Evaluation's
+// nodes are some of those of training, in the same shapes.
+RankState rehearsed(const RankState& rank, const Program& training) {
+  rehearse(rank, training);
+  return rank;
 }
 
 }  // namespace
@@ -98,14 +106,17 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
       comms(make_rank_comms(world, grid, config.model.tied_embeddings,
                             choose_comm(world, config, *device, log))),
       params(*device, lanes.stream(Lane::kCompute),
-             fitting_params(world, *device, config, programs_[stage_]), config.train.dtype,
-             config.train.seed),
+             fitting(make_params(config, grid, partition, world.rank()), world, *device, config,
+                     programs_[stage_]),
+             config.train.dtype, config.train.seed),
       optimizer(*device, lanes.stream(Lane::kDp), params, config.optimizer,
                 config.model.tied_embeddings, comms.optimizer()),
       loss_scaler(config.optimizer, config.train.dtype),
       timeline(*device),
-      executor_({config, make_dims(config), *device, lanes, comms, params, optimizer, timeline},
-                programs_[stage_]),
+      executor_(
+          rehearsed({config, make_dims(config), *device, lanes, comms, params, optimizer, timeline},
+                    programs_[stage_]),
+          programs_[stage_]),
       batches_(*device, config, config.microbatches(),
                needs_tokens(partition, static_cast<int>(stage_))),
       evaluation_batches_(*device, config, config.train.eval_batches,
