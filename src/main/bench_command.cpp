@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "ranks.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/bench/bench.h"
@@ -19,8 +20,7 @@ RunConfig bench_config(bench::Kind kind, const ConfigArgs& args, int ranks) {
     config.parallel.dp = ranks;
     config.train.global_batch = ranks * config.train.micro_batch;
   }
-  return resolve(std::move(config), bench::takes_ranks(kind) ? ranks : 0,
-                 config_origin(args.path));
+  return resolve(std::move(config), bench::takes_ranks(kind) ? ranks : 0, config_origin(args.path));
 }
 
 void write_file(const std::string& path, const std::string& text) {
@@ -30,31 +30,15 @@ void write_file(const std::string& path, const std::string& text) {
     throw_error(ExitCode::kBadInput, "{} cannot be written: check the folder and the space", path);
 }
 
-// One rank, start to end. Config errors are the same on every rank: rank 0 speaks for all.
-ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args) {
-  Log log(world.rank(), false);
-  RunConfig config;
-  try {
-    config = bench_config(kind, args.config, world.size());
-  } catch (const Error& error) {
-    if (world.rank() == 0) log.error("{}", error.what());
-    return error.code();
-  }
+// One rank with its config, start to end.
+ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const RunConfig& config,
+                   Log& log) {
   bench::Report report;
   abort_on_error(world, [&] { report = bench::run(world, kind, config, args.repeats, log); });
   if (world.rank() != 0) return ExitCode::kOk;
   log.info("\n{}", bench::to_table(report));
   if (!args.json.empty()) write_file(args.json, bench::to_json(report, args.command, config));
   return ExitCode::kOk;
-}
-
-ExitCode bench_as_threads(int ranks, bench::Kind kind, const BenchArgs& args) {
-  ExitCode code = ExitCode::kOk;
-  run_as_threads(ranks, [&](World& world) {
-    const ExitCode mine = bench_one(world, kind, args);
-    if (world.rank() == 0) code = mine;
-  });
-  return code;
 }
 
 }  // namespace
@@ -65,17 +49,19 @@ int run_bench(BenchArgs args) {
     args.config.overrides.insert(args.config.overrides.begin(), args.config.path);
     args.config.path.clear();
   }
-  const auto world = launched_by_mpi() ? make_mpi_world() : nullptr;
-  if (world && args.config.ranks > 0)
-    throw_error(ExitCode::kUsage,
-                "--ranks {} runs ranks as threads of one process: leave it out under mpirun",
-                args.config.ranks);
-  const int ranks = world ? world->size() : std::max(1, args.config.ranks);
+  require_one_kind_of_ranks(args.config);
+  const auto mpi = launched_by_mpi() ? make_mpi_world() : nullptr;
+  const int ranks = mpi ? mpi->size() : std::max(1, args.config.ranks);
   if (ranks > 1 && !bench::takes_ranks(kind))
     throw_error(ExitCode::kUsage, "bench {} runs on one rank, not {}: slice and alltoall take more",
                 bench::name_of(kind), ranks);
-  return static_cast<int>(world ? bench_one(*world, kind, args)
-                                : bench_as_threads(ranks, kind, args));
+  return static_cast<int>(on_ranks(mpi.get(), ranks, [&](World& world) {
+    Log log(world.rank(), false);
+    const auto load = [&] { return bench_config(kind, args.config, world.size()); };
+    return with_config(world, log, load, [&](const RunConfig& config) {
+      return bench_one(world, kind, args, config, log);
+    });
+  }));
 }
 
 }  // namespace tandem

@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "commands.h"
+#include "ranks.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
-#include "tandem/comm/shared_error.h"
 #include "tandem/comm/world.h"
 #include "tandem/config/load.h"
 #include "tandem/model/params.h"
@@ -53,18 +53,8 @@ void print_end(const TrainResult& result, const RunConfig& config, double second
              result.last_held_out);
 }
 
-// One rank, start to end.
-ExitCode train_one(World& world, const ConfigArgs& args, StartGuard& guard) {
-  Log log(world.rank(), false);
-  RunConfig config;
-  try {
-    config = together(world, [&] {
-      return resolve(load_config(args.path, args.overrides), world.size(), config_origin(args.path));
-    });
-  } catch (const SharedError& error) {
-    if (world.rank() == 0) log.error("{}", error.what());
-    return error.code();
-  }
+// One rank with its config, start to end.
+ExitCode train_one(World& world, const RunConfig& config, Log& log, StartGuard& guard) {
   if (config.logging.format == LogFormat::kJson) log.notes_to_stderr();
   if (world.rank() == 0) print_start(config, log);
   const double begin = wall_seconds();
@@ -73,15 +63,6 @@ ExitCode train_one(World& world, const ConfigArgs& args, StartGuard& guard) {
   const TrainResult result = train_rank(world, config, log, hooks);
   if (world.rank() == 0) print_end(result, config, wall_seconds() - begin, log);
   return ExitCode::kOk;
-}
-
-ExitCode train_as_threads(int ranks, const ConfigArgs& args, StartGuard& guard) {
-  ExitCode code = ExitCode::kOk;
-  run_as_threads(ranks, [&](World& world) {
-    const ExitCode mine = train_one(world, args, guard);
-    if (world.rank() == 0) code = mine;
-  });
-  return code;
 }
 
 // How long starting may take: a minute longer than a step, for libraries and parameters. A config
@@ -98,18 +79,22 @@ int start_limit_s(const ConfigArgs& args) {
 }  // namespace
 
 int run_train(const ConfigArgs& args) {
-  if (launched_by_mpi() && args.ranks > 0)
-    throw_error(ExitCode::kUsage,
-                "--ranks {} runs ranks as threads of one process: leave it out "
-                "under mpirun",
-                args.ranks);
+  require_one_kind_of_ranks(args);
   install_signal_handlers();
   StartGuard guard(start_limit_s(args));
-  const auto world = launched_by_mpi() ? make_mpi_world() : nullptr;
+  const auto mpi = launched_by_mpi() ? make_mpi_world() : nullptr;
   install_signal_handlers();
   try {
-    return static_cast<int>(world ? train_one(*world, args, guard)
-                                  : train_as_threads(std::max(1, args.ranks), args, guard));
+    return static_cast<int>(on_ranks(mpi.get(), std::max(1, args.ranks), [&](World& world) {
+      Log log(world.rank(), false);
+      const auto load = [&] {
+        return resolve(load_config(args.path, args.overrides), world.size(),
+                       config_origin(args.path));
+      };
+      return with_config(world, log, load, [&](const RunConfig& config) {
+        return train_one(world, config, log, guard);
+      });
+    }));
   } catch (const Error& error) {  // train_rank has logged it; of several ranks' the first
     return static_cast<int>(error.code());
   }

@@ -1,0 +1,36 @@
+#include "ranks.h"
+
+#include "tandem/comm/shared_error.h"
+
+namespace tandem {
+
+void require_one_kind_of_ranks(const ConfigArgs& args) {
+  if (launched_by_mpi() && args.ranks > 0)
+    throw_error(ExitCode::kUsage,
+                "--ranks {} runs ranks as threads of one process: leave it out under mpirun",
+                args.ranks);
+}
+
+ExitCode on_ranks(World* world, int threads, const std::function<ExitCode(World&)>& body) {
+  if (world != nullptr) return body(*world);
+  ExitCode code = ExitCode::kOk;
+  run_as_threads(threads, [&](World& rank) {
+    const ExitCode mine = body(rank);
+    if (rank.rank() == 0) code = mine;
+  });
+  return code;
+}
+
+ExitCode with_config(World& world, Log& log, const std::function<RunConfig()>& load,
+                     const std::function<ExitCode(const RunConfig&)>& body) {
+  RunConfig config;
+  try {
+    config = together(world, load);
+  } catch (const SharedError& error) {
+    if (world.rank() == 0) log.error("{}", error.what());
+    return error.code();
+  }
+  return body(config);
+}
+
+}  // namespace tandem

@@ -1,0 +1,24 @@
+// What every command that runs on ranks does alike.
+#pragma once
+
+#include <functional>
+
+#include "commands.h"
+#include "tandem/base/error.h"
+#include "tandem/base/log.h"
+#include "tandem/comm/world.h"
+
+namespace tandem {
+
+// --ranks makes threads, mpirun processes. Throws Error(kUsage) where both are asked for.
+void require_one_kind_of_ranks(const ConfigArgs& args);
+
+// body on the rank of `world`, or, if that is null, on so many threads; rank 0's exit code.
+ExitCode on_ranks(World* world, int threads, const std::function<ExitCode(World&)>& body);
+
+// load() on every rank, then body(config). A config that some rank cannot load is told by rank 0
+// and ends all. Collective.
+ExitCode with_config(World& world, Log& log, const std::function<RunConfig()>& load,
+                     const std::function<ExitCode(const RunConfig&)>& body);
+
+}  // namespace tandem
