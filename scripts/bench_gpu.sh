@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Figures of one GPU. Trains slices of two published models with the engine and with PyTorch in turn,
-# so that both see the same machine; then times products, attention and every op of their layers.
+# so that both see the same machine: steps of one micro-batch and steps of eight, whose weight
+# gradients add up. Then times products, attention and every op of their layers.
 #
 #   scripts/bench_gpu.sh --out FOLDER [OPTION...] [CMAKE_OPTION...]
 #
-#   --rounds N     turns of engine and PyTorch (3)
-#   --repeats N    timed steps of a slice, and executions of everything else (10)
+#   --rounds N     turns of engine and PyTorch (2: about 5 minutes on an H200 for both slices)
+#   --repeats N    timed micro-batches of a slice, in 2 or more steps, and executions of everything
+#                  else (8)
 #   --only WHAT    slices, or ops
 #   --slices LIST  "A B", A or B: Qwen3-30B-A3B with 8 layers, Mixtral-8x7B with 4 (both)
 #   --cudnn ROOT   where cuDNN's include and lib are, if it came with a Python package; PyTorch runs
@@ -15,7 +17,7 @@
 # FOLDER gets a JSON file per run, slices.json with the medians, and the tables as printed.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-out="" rounds=3 repeats=10 only="slices ops" slices="A B" cudnn="" python=python3
+out="" rounds=2 repeats=8 only="slices ops" slices="A B" cudnn="" python=python3
 options=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -46,7 +48,7 @@ without_cudnn "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/d
 }
 
 one_rank=(parallel.pp=1 parallel.vpp=1 parallel.dp=1 parallel.ep=1 train.device=cuda
-          train.dtype=bf16 train.seq_len=4096 train.global_batch=8 train.deterministic=false
+          train.dtype=bf16 train.seq_len=4096 train.deterministic=false
           optimizer.warmup_steps=1 checkpoint.dir= checkpoint.every=0)
 # config_of SLICE: its file and layers, as arguments.
 config_of() {
@@ -58,18 +60,23 @@ config_of() {
 }
 
 run_slices() {
-  local slice batch round config
+  local slice batch in_step steps round config
   for round in $(seq "$rounds"); do
     for slice in $slices; do
       config_of "$slice"
       for batch in 1 2; do
-        say "round $round: slice $slice, micro-batch $batch, engine"
-        engine slice "${config[@]}" "${one_rank[@]}" "train.micro_batch=$batch" --repeats "$repeats" \
-          --json "$out/engine-$slice-mb$batch-round$round.json" | tail -n 1
+        for in_step in 1 8; do
+          say "round $round: slice $slice, micro-batch $batch, $in_step a step, engine"
+          steps=$(((repeats + in_step - 1) / in_step))
+          engine slice "${config[@]}" "${one_rank[@]}" "train.micro_batch=$batch" \
+            "train.global_batch=$((in_step * batch))" --repeats $((steps < 2 ? 2 : steps)) \
+            --json "$out/engine-$slice-mb$batch-step$in_step-round$round.json" | tail -n 1
+        done
       done
       [ "$torch" = yes ] || continue
       say "round $round: slice $slice, PyTorch"
       without_cudnn "$python" "$root/scripts/peers/slice.py" "$slice" --repeats "$repeats" \
+        --micro-batch 1,2 --micro-batches 1,8 \
         >"$out/torch-$slice-round$round.json" || {
         say "PyTorch failed, see above: the engine goes on alone"
         torch=no
@@ -85,7 +92,8 @@ run_ops() {
     config_of "$slice"
     for name in gemm grouped attention layer; do
       say "slice $slice: bench $name"
-      engine "$name" "${config[@]}" "${one_rank[@]}" train.micro_batch=1 --repeats "$repeats" \
+      engine "$name" "${config[@]}" "${one_rank[@]}" train.micro_batch=1 train.global_batch=8 \
+        --repeats "$repeats" \
         --json "$out/$name-$slice.json" | tee "$out/$name-$slice.txt"
     done
   done

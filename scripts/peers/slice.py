@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Forward and backward pass of a slice of a published model in PyTorch, for comparison.
 
-    slice.py A|B [--micro-batch 1,2] [--repeats 10]
+    slice.py A|B [--micro-batch 1,2] [--micro-batches 1,8] [--repeats 8]
 
 A: Qwen3-30B-A3B with 8 layers, B: Mixtral-8x7B with 4 layers; sequence 4096, random tokens, natural
 routing of an untrained router, one GPU, bf16 weights and gradients, no optimizer. It is what a tight
 program in PyTorch looks like: each layer and the head compiled whole, one grouped_mm per expert
-product, cuDNN attention, routed rows gathered by index in both directions. Prints a JSON line per
-micro-batch size. Needs PyTorch 2.8 or later (measured with 2.11).
+product, cuDNN attention, routed rows gathered by index in both directions. A step begins without
+gradients and adds up those of its micro-batches, as the engine's does; times are a step's over the
+number of its micro-batches. Prints a JSON line per micro-batch size and number of micro-batches a step.
+Needs PyTorch 2.8 or later (measured with 2.11).
 """
 import argparse
 import dataclasses
+import itertools
 import json
 import statistics
 
@@ -19,7 +22,8 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 SEQ_LEN = 4096
-WARM_UP = 4
+WARM_UP = 4  # micro-batches, in whole steps
+MIN_STEPS = 2
 INIT_STD = 0.02
 EPS = 1e-6
 grouped_mm = getattr(F, "grouped_mm", None) or torch._grouped_mm
@@ -225,31 +229,40 @@ class Program:
         return loss.detach()
 
 
-def measure(program, batch, repeats):
+def steps_for(micro_batches, in_step):
+    """Steps that hold `micro_batches`."""
+    return -(-micro_batches // in_step)
+
+
+def measure(program, batch, in_step, repeats):
+    """Steps of `in_step` micro-batches each, timed `repeats` micro-batches long or a little longer."""
     model, params = program.model, program.params()
     generator = torch.Generator(device="cuda").manual_seed(1)
-    windows = [torch.randint(0, model.vocab, (batch, SEQ_LEN + 1), device="cuda",
-                             generator=generator) for _ in range(4)]
-    program.compile(batch)
+    windows = itertools.cycle(
+        [torch.randint(0, model.vocab, (batch, SEQ_LEN + 1), device="cuda", generator=generator)
+         for _ in range(4)])
+    warm_up = steps_for(WARM_UP, in_step)
     events = []
-    for i in range(WARM_UP + repeats):
-        for p in params:
-            p.grad = None
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        loss = program.forward_backward(windows[i % len(windows)])
-        end.record()
-        if i >= WARM_UP:
-            events.append((begin, end))
-        elif i == WARM_UP - 1:
+    for step in range(warm_up + max(MIN_STEPS, steps_for(repeats, in_step))):
+        if step == warm_up:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
+        for p in params:
+            p.grad = None  # autograd keeps the first micro-batch's gradients and adds the others'
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(in_step):
+            loss = program.forward_backward(next(windows))
+        end.record()
+        if step >= warm_up:
+            events.append((begin, end))
     torch.cuda.synchronize()
-    times = [begin.elapsed_time(end) for begin, end in events]
+    times = [begin.elapsed_time(end) / in_step for begin, end in events]
     ms = statistics.median(times)
     tokens = batch * SEQ_LEN
     return {
-        "model": model.name, "layers": model.layers, "micro_batch": batch, "mb_ms": ms,
+        "model": model.name, "layers": model.layers, "micro_batch": batch,
+        "micro_batches": in_step, "steps": len(times), "mb_ms": ms,
         "min_ms": min(times), "tokens_per_s": tokens / ms * 1e3,
         "tflops": model.flops_per_token() * tokens / ms / 1e9,
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30, "loss": float(loss),
@@ -257,16 +270,30 @@ def measure(program, batch, repeats):
     }
 
 
+def numbers(text):
+    """Positive numbers with commas between."""
+    values = [int(part) for part in text.split(",")]
+    if min(values) < 1:
+        raise ValueError(text)
+    return values
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("slice", choices=SLICES)
-    parser.add_argument("--micro-batch", default="1,2", help="sizes, with commas between")
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--micro-batch", type=numbers, default="1,2",
+                        help="sequences of a micro-batch: sizes, with commas between")
+    parser.add_argument("--micro-batches", type=numbers, default="1,8",
+                        help="micro-batches of a step: numbers, with commas between")
+    parser.add_argument("--repeats", type=int, default=8,
+                        help=f"timed micro-batches of each kind, in {MIN_STEPS} or more steps")
     arguments = parser.parse_args()
     program = Program(SLICES[arguments.slice])
-    for batch in map(int, arguments.micro_batch.split(",")):
-        print(json.dumps({"slice": arguments.slice,
-                          **measure(program, batch, arguments.repeats)}), flush=True)
+    for batch in arguments.micro_batch:
+        program.compile(batch)
+        for in_step in arguments.micro_batches:
+            print(json.dumps({"slice": arguments.slice,
+                              **measure(program, batch, in_step, arguments.repeats)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 
     slice_table.py FOLDER
 
-Reads FOLDER/engine-SLICE-mbN-roundR.json (tandem bench slice --json) and FOLDER/torch-SLICE-roundR.json
-(lines of slice.py), prints medians over the rounds and writes them to FOLDER/slices.json. Standard
-library only.
+Reads FOLDER/engine-SLICE-mbN-stepK-roundR.json (tandem bench slice --json; K micro-batches of N
+sequences a step) and FOLDER/torch-SLICE-roundR.json (lines of slice.py), prints medians over the rounds
+and writes them to FOLDER/slices.json. Standard library only.
 """
 import json
 import pathlib
@@ -14,13 +14,14 @@ import sys
 
 
 def engine_runs(folder):
-    """(slice, micro-batch) -> the median row of every round."""
+    """(slice, micro-batch, micro-batches a step) -> the median row of every round."""
     runs = {}
-    for path in sorted(folder.glob("engine-*-mb*-round*.json")):
-        _, name, batch, _ = path.stem.split("-")
+    for path in sorted(folder.glob("engine-*-mb*-step*-round*.json")):
+        _, name, batch, in_step, _ = path.stem.split("-")
         report = json.loads(path.read_text())
         row = next(row for row in report["rows"] if row["name"] == "median")
-        runs.setdefault((name, int(batch[2:])), []).append(row)
+        key = name, int(batch.removeprefix("mb")), int(in_step.removeprefix("step"))
+        runs.setdefault(key, []).append(row)
     return runs
 
 
@@ -30,7 +31,8 @@ def torch_runs(folder):
         for line in path.read_text().splitlines():
             if line.startswith("{"):
                 row = json.loads(line)
-                runs.setdefault((row["slice"], row["micro_batch"]), []).append(row)
+                key = row["slice"], row["micro_batch"], row["micro_batches"]
+                runs.setdefault(key, []).append(row)
     return runs
 
 
@@ -42,14 +44,14 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     engine, torch = engine_runs(folder), torch_runs(folder)
     if not engine:
-        sys.exit(f"slice_table.py: no engine-*.json in {folder}")
+        sys.exit(f"slice_table.py: no engine-*-mb*-step*-round*.json in {folder}")
     table = []
-    for (name, batch), rows in sorted(engine.items()):
-        peer = torch.get((name, batch), [])
+    for (name, batch, in_step), rows in sorted(engine.items()):
+        peer = torch.get((name, batch, in_step), [])
         ours, theirs = median(rows, "mb_ms"), median(peer, "mb_ms")
         table.append({
-            "slice": name, "micro_batch": batch, "rounds": len(rows), "engine_ms": ours,
-            "torch_ms": theirs, "ratio": ours / theirs if theirs else None,
+            "slice": name, "micro_batch": batch, "micro_batches": in_step, "rounds": len(rows),
+            "engine_ms": ours, "torch_ms": theirs, "ratio": ours / theirs if theirs else None,
             "optimizer_ms": median(rows, "optimizer_ms"),
             "tokens_per_s": median(rows, "tokens_per_s"), "tflops": median(rows, "rate"),
             "of_limit": median(rows, "share"), "engine_gib": median(rows, "gib"),
@@ -60,14 +62,16 @@ def main():
     def cell(value, digits):
         return "-" if value is None else f"{value:.{digits}f}"
 
-    print("Medians; ms: forward and backward of one micro-batch, without the optimizer step.")
-    print(f"{'slice':6}{'mb':>3}{'engine ms':>11}{'PyTorch ms':>12}{'ratio':>7}{'optimizer ms':>14}"
-          f"{'tok/s':>9}{'TFLOP/s':>9}{'of limit':>10}{'GiB':>7}{'PyTorch GiB':>13}")
+    print("Medians; ms: forward and backward of one micro-batch, without the optimizer step, which tok/s")
+    print("and TFLOP/s include; a step: its micro-batches, whose weight gradients add up.")
+    print(f"{'slice':6}{'mb':>3}{'a step':>8}{'engine ms':>11}{'PyTorch ms':>12}{'ratio':>7}"
+          f"{'optimizer ms':>14}{'tok/s':>9}{'TFLOP/s':>9}{'of limit':>10}{'GiB':>7}{'PyTorch GiB':>13}")
     for row in table:
-        print(f"{row['slice']:6}{row['micro_batch']:>3}{cell(row['engine_ms'], 2):>11}"
-              f"{cell(row['torch_ms'], 2):>12}{cell(row['ratio'], 3):>7}"
-              f"{cell(row['optimizer_ms'], 1):>14}{cell(row['tokens_per_s'], 0):>9}"
-              f"{cell(row['tflops'], 0):>9}{cell(100 * row['of_limit'], 1) + ' %':>10}"
+        print(f"{row['slice']:6}{row['micro_batch']:>3}{row['micro_batches']:>8}"
+              f"{cell(row['engine_ms'], 2):>11}{cell(row['torch_ms'], 2):>12}"
+              f"{cell(row['ratio'], 3):>7}{cell(row['optimizer_ms'], 1):>14}"
+              f"{cell(row['tokens_per_s'], 0):>9}{cell(row['tflops'], 0):>9}"
+              f"{cell(100 * row['of_limit'], 1) + ' %':>10}"
               f"{cell(row['engine_gib'], 1):>7}{cell(row['torch_gib'], 1):>13}")
 
 
