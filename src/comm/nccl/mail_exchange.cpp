@@ -47,22 +47,19 @@ void MailExchange::copies(const Message& message, std::size_t round, std::byte* 
 
 void MailExchange::transfer(cudaStream_t stream, std::size_t round, const std::vector<Message>& out,
                             const std::vector<Message>& in) {
-  group_.run("all_to_all", [&](ncclComm_t comm) {
-    if (padded_)
+  constexpr const char* kWhat = "all_to_all";
+  if (padded_)
+    return group_.run(kWhat, [&](ncclComm_t comm) {
       return ncclAlltoAll(boxes_.out(0), boxes_.in(0), boxes_.box_bytes(), ncclInt8, comm, stream);
-    ncclResult_t result = ncclSuccess;
-    const auto keep = [&](ncclResult_t next) {
-      if (result == ncclSuccess || result == ncclInProgress) result = next;
-    };
-    for (int peer = 0; peer < members_; ++peer) {
-      const auto p = static_cast<std::size_t>(peer);
-      if (const std::size_t bytes = in_round(out[p], round); bytes > 0)
-        keep(ncclSend(boxes_.out(peer), bytes, ncclInt8, peer, comm, stream));
-      if (const std::size_t bytes = in_round(in[p], round); bytes > 0)
-        keep(ncclRecv(boxes_.in(peer), bytes, ncclInt8, peer, comm, stream));
-    }
-    return result;
-  });
+    });
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> recvs;
+  for (int peer = 0; peer < members_; ++peer) {
+    const auto p = static_cast<std::size_t>(peer);
+    sends.push_back({peer, boxes_.out(peer), in_round(out[p], round)});
+    recvs.push_back({peer, boxes_.in(peer), in_round(in[p], round)});
+  }
+  group_.exchange(kWhat, stream, sends, recvs);
 }
 
 void MailExchange::run(cudaStream_t stream, const AllToAll& plan) {

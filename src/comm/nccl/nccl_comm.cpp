@@ -5,6 +5,7 @@
 
 #include "../gpu_comms.h"
 #include "../row_blocks.h"
+#include "copy_runs.h"
 
 namespace tandem {
 namespace {
@@ -15,6 +16,40 @@ std::size_t bytes_of(const View& view, const std::vector<RowBlock>& blocks) {
 
 std::size_t count_of(const View& view) {
   return static_cast<std::size_t>(view.size());
+}
+
+// Ends a stream once its work is done; does not wait.
+struct StreamEnd {
+  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+};
+
+// Where the rows of a part for one peer are one message: the two sides of a pair cut their rows
+// differently, and only the total is known to both. Scattered rows go through `room`, and `copies`
+// gets what moves them there.
+std::byte* pack(const View& view, const std::vector<RowBlock>& blocks, std::byte*& room,
+                std::vector<CopyRun>& copies) {
+  if (contiguous(blocks)) return first_row(view, blocks);
+  std::byte* packed = std::exchange(room, room + staging_size(bytes_of(view, blocks)));
+  const View target{packed, view.dtype, static_cast<std::int64_t>(total_rows(blocks)), view.cols};
+  for_each_run(
+      blocks, {{0, target.rows}}, [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
+        copies.push_back(
+            {row(view, from), row(target, to), static_cast<std::size_t>(rows) * row_bytes(view)});
+      });
+  return packed;
+}
+
+// As pack(), but the copies move the rows from there to their places.
+std::byte* unpack(const View& view, const std::vector<RowBlock>& blocks, std::byte*& room,
+                  std::vector<CopyRun>& copies) {
+  const std::size_t first = copies.size();
+  std::byte* message = pack(view, blocks, room, copies);
+  for (std::size_t i = first; i < copies.size(); ++i) {
+    CopyRun& run = copies[i];
+    std::byte* scattered = const_cast<std::byte*>(run.from);
+    run.from = std::exchange(run.to, scattered);
+  }
+  return message;
 }
 
 }  // namespace
@@ -35,61 +70,25 @@ NcclComm::NcclComm(Transport& transport, std::string name, const CommOptions& op
 // every member is here and nothing else is under way.
 void NcclComm::connect() {
   cudaStream_t stream = nullptr;
-  std::byte* bytes = nullptr;
   TANDEM_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  TANDEM_CUDA_CHECK(cudaMallocAsync(reinterpret_cast<void**>(&bytes),
-                                    2 * static_cast<std::size_t>(size()), stream));
-  group_.run("first contact", [&](ncclComm_t comm) {
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) continue;
-      std::byte* pair = bytes + 2 * peer;
-      if (const auto result = ncclSend(pair, 1, ncclInt8, peer, comm, stream);
-          result != ncclSuccess && result != ncclInProgress)
-        return result;
-      if (const auto result = ncclRecv(pair + 1, 1, ncclInt8, peer, comm, stream);
-          result != ncclSuccess && result != ncclInProgress)
-        return result;
-    }
-    return ncclSuccess;
-  });
-  TANDEM_CUDA_CHECK(cudaFreeAsync(bytes, stream));
-  // hazard: the messages before the stream they are on goes
+  const std::unique_ptr<CUstream_st, StreamEnd> owner(stream);
+  std::byte* pair = staging_.at_least(2 * static_cast<std::size_t>(size()));
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> recvs;
+  for (int peer = 0; peer < size(); ++peer, pair += 2) {
+    if (peer == rank()) continue;
+    sends.push_back({peer, pair, 1});
+    recvs.push_back({peer, pair + 1, 1});
+  }
+  group_.exchange("first contact", stream, sends, recvs);
+  // hazard: the messages before another stream uses the staging memory
   TANDEM_CUDA_CHECK(cudaStreamSynchronize(stream));
-  TANDEM_CUDA_CHECK(cudaStreamDestroy(stream));
 }
 
 NcclComm::~NcclComm() {
   if (std::uncaught_exceptions() > exceptions_) group_.give_up();
   // hazard: transfers and copies under way before their communicator and staging memory go
   (void)done_.wait();
-}
-
-// The two sides of a pair cut their rows differently, and only the total is known to both, so what
-// travels is one message a pair and part.
-NcclComm::Message NcclComm::pack(const View& view, const std::vector<RowBlock>& blocks, int peer,
-                                 std::byte*& room, std::vector<CopyRun>& copies) {
-  const std::size_t bytes = bytes_of(view, blocks);
-  if (contiguous(blocks)) return {peer, first_row(view, blocks), bytes};
-  std::byte* packed = std::exchange(room, room + staging_size(bytes));
-  const View target{packed, view.dtype, static_cast<std::int64_t>(total_rows(blocks)), view.cols};
-  for_each_run(
-      blocks, {{0, target.rows}}, [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
-        copies.push_back(
-            {row(view, from), row(target, to), static_cast<std::size_t>(rows) * row_bytes(view)});
-      });
-  return {peer, packed, bytes};
-}
-
-NcclComm::Message NcclComm::unpack(const View& view, const std::vector<RowBlock>& blocks, int peer,
-                                   std::byte*& room, std::vector<CopyRun>& copies) {
-  const std::size_t first = copies.size();
-  const Message message = pack(view, blocks, peer, room, copies);
-  for (std::size_t i = first; i < copies.size(); ++i) {
-    CopyRun& run = copies[i];
-    std::byte* scattered = const_cast<std::byte*>(run.from);
-    run.from = std::exchange(run.to, scattered);
-  }
-  return message;
 }
 
 std::byte* NcclComm::room_for(const AllToAll& plan) {
@@ -113,7 +112,8 @@ void NcclComm::start_all_to_all(Stream& stream, AllToAll plan) {
   }
   std::byte* room = room_for(plan);
   std::vector<CopyRun> before, behind;
-  std::vector<Message> sends, recvs;
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> recvs;
   for (const AllToAll::Part& part : plan.parts) {
     for (int p = 0; p < size(); ++p) {
       const auto peer = static_cast<std::size_t>(p);
@@ -125,34 +125,15 @@ void NcclComm::start_all_to_all(Stream& stream, AllToAll plan) {
                      });
         continue;
       }
-      sends.push_back(pack(part.send, plan.send[peer], p, room, before));
-      recvs.push_back(unpack(part.recv, plan.recv[peer], p, room, behind));
+      const std::vector<RowBlock>&out = plan.send[peer], &in = plan.recv[peer];
+      sends.push_back({p, pack(part.send, out, room, before), bytes_of(part.send, out)});
+      recvs.push_back({p, unpack(part.recv, in, room, behind), bytes_of(part.recv, in)});
     }
   }
   copy_runs(before, handle);
-  exchange(handle, sends, recvs);
+  group_.exchange("all_to_all", handle, sends, recvs);
   copy_runs(behind, handle);
   done_.record(handle);
-}
-
-// Both sides know the sizes of a pair, so empty messages are left out on both.
-void NcclComm::exchange(cudaStream_t stream, const std::vector<Message>& sends,
-                        const std::vector<Message>& recvs) {
-  std::size_t bytes = 0;
-  for (const Message& message : sends) bytes += message.bytes;
-  for (const Message& message : recvs) bytes += message.bytes;
-  if (bytes == 0) return;
-  group_.run("all_to_all", [&](ncclComm_t comm) {
-    ncclResult_t result = ncclSuccess;
-    const auto keep = [&](ncclResult_t next) {
-      if (result == ncclSuccess || result == ncclInProgress) result = next;
-    };
-    for (const Message& m : sends)
-      if (m.bytes > 0) keep(ncclSend(m.data, m.bytes, ncclInt8, m.peer, comm, stream));
-    for (const Message& m : recvs)
-      if (m.bytes > 0) keep(ncclRecv(m.data, m.bytes, ncclInt8, m.peer, comm, stream));
-    return result;
-  });
 }
 
 void NcclComm::start_all_reduce(Stream& stream, View inout, ReduceOp op) {
@@ -186,18 +167,16 @@ void NcclComm::start_all_gather(Stream& stream, View in, View out) {
 void NcclComm::start_send(Stream& stream, View from, int peer) {
   const cudaStream_t handle = stream_.of(stream, name());
   if (from.bytes() == 0) return;
-  group_.run("send", [&](ncclComm_t comm) {
-    return ncclSend(from.data, from.bytes(), ncclInt8, peer, comm, handle);
-  });
+  const Outgoing message{peer, from.as<std::byte>(), from.bytes()};
+  group_.exchange("send", handle, {&message, 1}, {});
   done_.record(handle);
 }
 
 void NcclComm::start_recv(Stream& stream, View to, int peer) {
   const cudaStream_t handle = stream_.of(stream, name());
   if (to.bytes() == 0) return;
-  group_.run("recv", [&](ncclComm_t comm) {
-    return ncclRecv(to.data, to.bytes(), ncclInt8, peer, comm, handle);
-  });
+  const Incoming message{peer, to.as<std::byte>(), to.bytes()};
+  group_.exchange("recv", handle, {}, {&message, 1});
   done_.record(handle);
 }
 

@@ -10,7 +10,6 @@
 
 #include "../checked_comm.h"
 #include "../cuda_owners.h"
-#include "copy_runs.h"
 #include "mail_exchange.h"
 #include "nccl_group.h"
 
@@ -31,20 +30,7 @@ class NcclComm : public CheckedComm {
   void start_send(Stream& stream, View from, int peer) override;
   void start_recv(Stream& stream, View to, int peer) override;
 
-  struct Message {
-    int peer;
-    std::byte* data;
-    std::size_t bytes;
-  };
-  // The rows of a part for one peer as one message; scattered ones through `room`, with the
-  // copies between the two.
-  static Message pack(const View& view, const std::vector<RowBlock>& blocks, int peer,
-                      std::byte*& room, std::vector<CopyRun>& copies);
-  static Message unpack(const View& view, const std::vector<RowBlock>& blocks, int peer,
-                        std::byte*& room, std::vector<CopyRun>& copies);
-  std::byte* room_for(const AllToAll& plan);
-  void exchange(cudaStream_t stream, const std::vector<Message>& sends,
-                const std::vector<Message>& recvs);
+  std::byte* room_for(const AllToAll& plan);  // null where no rows are scattered
 
   const int exceptions_;  // on their way when this was made
   CommStream stream_;

@@ -1,5 +1,6 @@
 #include "nccl_group.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <vector>
@@ -85,6 +86,24 @@ void NcclGroup::run(const char* what, const std::function<ncclResult_t(ncclComm_
     check(failed(inside) ? inside : end, what);
   }
   wait_until_done(what);
+}
+
+// Both sides know the sizes of a pair, so empty messages are left out on both.
+void NcclGroup::exchange(const char* what, cudaStream_t stream, std::span<const Outgoing> sends,
+                         std::span<const Incoming> recvs) {
+  const auto has_bytes = [](const auto& message) { return message.bytes > 0; };
+  if (std::ranges::none_of(sends, has_bytes) && std::ranges::none_of(recvs, has_bytes)) return;
+  run(what, [&](ncclComm_t comm) {
+    ncclResult_t result = ncclSuccess;
+    const auto keep = [&](ncclResult_t next) {
+      if (!failed(result)) result = next;
+    };
+    for (const Outgoing& m : sends)
+      if (m.bytes > 0) keep(ncclSend(m.data, m.bytes, ncclInt8, m.peer, comm, stream));
+    for (const Incoming& m : recvs)
+      if (m.bytes > 0) keep(ncclRecv(m.data, m.bytes, ncclInt8, m.peer, comm, stream));
+    return result;
+  });
 }
 
 void NcclGroup::wait_until_done(const char* what) {

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -32,6 +33,10 @@ class NcclGroup final : public AbortListener {
   // is its result. Returns when all of it is on its stream, so that the host's order is the order
   // on the GPU. Throws Error(kComm); Aborted after an abort.
   void run(const char* what, const std::function<ncclResult_t(ncclComm_t)>& calls);
+  // All messages as one group on the stream, with the rules of Transport::exchange and the errors
+  // of run().
+  void exchange(const char* what, cudaStream_t stream, std::span<const Outgoing> sends,
+                std::span<const Incoming> recvs);
   // Ends what the communicator waits for, on this rank only. No run() may follow.
   void give_up() noexcept;
 
