@@ -3,6 +3,7 @@
 
 #include "kernel.cuh"
 #include "tandem/ops/cuda.h"
+#include "workspace.h"
 
 namespace tandem::cuda {
 namespace {
@@ -24,34 +25,32 @@ __global__ void __launch_bounds__(kThreads)
 // The table of the shape last used on a stream: a model has one.
 class RopeTable {
  public:
-  explicit RopeTable(CudaStream& stream) : stream_(stream.handle()) {}
-  ~RopeTable() {
-    if (table_ != nullptr) cudaFreeAsync(table_, stream_);
-  }
-  RopeTable(const RopeTable&) = delete;
-  RopeTable& operator=(const RopeTable&) = delete;
+  struct Shape {
+    std::int64_t seq_len = 0;
+    int half = 0;
+    double theta = 0.0;
+    bool operator==(const Shape&) const = default;
+  };
+  explicit RopeTable(CudaStream& stream) : stream_(stream.handle()), memory_(stream) {}
 
-  const float2* get(std::int64_t seq_len, int half, double theta) {
-    if (seq_len == seq_len_ && half == half_ && theta == theta_) return table_;
-    if (table_ != nullptr) TANDEM_CUDA_CHECK(cudaFreeAsync(table_, stream_));
-    table_ = nullptr;
-    const std::int64_t size = seq_len * half;
-    TANDEM_CUDA_CHECK(cudaMallocAsync(reinterpret_cast<void**>(&table_),
-                                      static_cast<std::size_t>(size) * sizeof(float2), stream_));
-    fill_table<<<blocks_for(size, kThreads), kThreads, 0, stream_>>>(table_, size, half,
-                                                                     std::log2(theta));
-    seq_len_ = seq_len;
-    half_ = half;
-    theta_ = theta;
+  // Valid until the next call, in stream order.
+  const float2* get(const Shape& wanted) {
+    if (wanted == shape_) return table_;
+    shape_ = {};   // should the memory run out, there is no table
+    const std::int64_t size = wanted.seq_len * wanted.half;
+    table_ = memory_.at_least<float2>(static_cast<std::size_t>(size));
+    fill_table<<<blocks_for(size, kThreads), kThreads, 0, stream_>>>(table_, size, wanted.half,
+                                                                     std::log2(wanted.theta));
+    TANDEM_CUDA_CHECK_LAUNCH("rope table");
+    shape_ = wanted;
     return table_;
   }
 
  private:
   cudaStream_t stream_;
+  Workspace memory_;
   float2* table_ = nullptr;
-  std::int64_t seq_len_ = 0;
-  int half_ = 0;
-  double theta_ = 0.0;
+  Shape shape_;   // that the table has
 };
 
 // One thread N pairs (j, j + half) of a head; `packs` counts threads with work.
@@ -87,7 +86,7 @@ void run(const ops::Rope& op, CudaStream& stream) {
   if (op.qkv.rows == 0) return;
   const auto heads = static_cast<int>(op.shape.heads + op.shape.kv_heads);   // k lies behind q
   const auto half = static_cast<int>(op.shape.head_dim / 2);
-  const float2* table = stream.local<RopeTable>().get(op.shape.seq_len, half, op.theta);
+  const float2* table = stream.local<RopeTable>().get({op.shape.seq_len, half, op.theta});
   with_storage(op.qkv.dtype, "rope", [&]<class T>() {
     with_pack<T>(
         half,

@@ -1,5 +1,6 @@
-// Grow-only device memory of one stream, for partial results of one op. Stream-ordered, so a
-// larger piece may replace one that is still in use.
+// Grow-only device memory of one stream. Stream-ordered, so a larger piece may replace one that is
+// still in use. That of the stream, local<Workspace>(), is for partial results of one op; what is
+// to last from one op to the next has a Workspace of its own.
 #pragma once
 
 #include <cuda_runtime.h>
