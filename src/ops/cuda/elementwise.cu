@@ -69,19 +69,14 @@ void add_views(const View& a, const View& b, const View& out, CudaStream& stream
 
 template <bool Square>
 __global__ void __launch_bounds__(kThreads) sum_parts(const float* in, double* parts, std::int64_t n) {
-  __shared__ double shared[kThreads];
   double sum = 0.0;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n;
        i += std::int64_t{kSumBlocks} * kThreads) {
     const double x = in[i];
     sum += Square ? x * x : x;
   }
-  shared[threadIdx.x] = sum;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();   // hazard: the writes of the last round before this round reads them
-    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-  }
-  if (threadIdx.x == 0) parts[blockIdx.x] = shared[0];
+  sum = block_sum<kThreads>(sum);
+  if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
 __global__ void finish_sum(const double* parts, float* out, bool add) {

@@ -72,6 +72,21 @@ __device__ __forceinline__ float block_sum(float x) {
   return sum;
 }
 
+// The same in double. The upper half is added to the lower, again and again.
+template <int Threads>
+__device__ __forceinline__ double block_sum(double x) {
+  static_assert((Threads & (Threads - 1)) == 0, "halves of halves");
+  __shared__ double parts[Threads];
+  __syncthreads();   // hazard: reads of the last call's parts before this call writes them
+  parts[threadIdx.x] = x;
+  for (int half = Threads / 2; half > 0; half /= 2) {
+    __syncthreads();   // hazard: the writes of the last round before this round reads them
+    if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+  }
+  __syncthreads();   // hazard: the sum written before any thread reads it
+  return parts[0];
+}
+
 // body.template operator()<T>() with the storage type of `dtype`.
 template <class Body>
 void with_storage(DType dtype, const char* what, const Body& body) {

@@ -109,7 +109,6 @@ __global__ void loss_parts(const float* probs, const float* z, double* parts, in
 __global__ void __launch_bounds__(kThreads)
     loss_finish(const double* parts, const float* load, float* prob_sum, float* out, int experts,
                 bool accumulate) {
-  __shared__ double shared[kThreads];
   double balance = 0.0;
   for (int e = threadIdx.x; e <= experts; e += kThreads) {
     double sum = accumulate && e < experts ? double{prob_sum[e]} : 0.0;
@@ -122,12 +121,8 @@ __global__ void __launch_bounds__(kThreads)
       out[1] = static_cast<float>(sum);
     }
   }
-  shared[threadIdx.x] = balance;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();   // hazard: the writes of the last round before this round reads them
-    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-  }
-  if (threadIdx.x == 0) out[0] = static_cast<float>(shared[0]);
+  balance = block_sum<kThreads>(balance);
+  if (threadIdx.x == 0) out[0] = static_cast<float>(balance);
 }
 
 }  // namespace
