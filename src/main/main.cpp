@@ -51,15 +51,24 @@ void add_ranks(CLI::App& command, ConfigArgs& args, int most, const char* help) 
   command.add_option("--ranks", args.ranks, help)->check(CLI::Range(1, most));
 }
 
+// "help train" is "train --help".
+std::vector<const char*> with_help_as_option(int argc, char** argv) {
+  std::vector<const char*> words(argv, argv + argc);
+  if (argc < 2 || std::string_view(words[1]) != "help") return words;
+  words.erase(words.begin() + 1);
+  words.insert(words.begin() + std::min<std::ptrdiff_t>(2, std::ssize(words)), "--help");
+  return words;
+}
+
 // CLI11 would only say that a subcommand is required.
-void require_known_command(CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
+void require_known_command(CLI::App& app, const std::vector<const char*>& words) {
+  if (words.size() < 2 || words[1][0] == '-') return;
   std::vector<std::string_view> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
-  const std::string_view near = tandem::nearest_name(argv[1], names);
+  if (std::find(names.begin(), names.end(), words[1]) != names.end()) return;
+  const std::string_view near = tandem::nearest_name(words[1], names);
   tandem::throw_error(tandem::ExitCode::kUsage,
-                      "there is no command \"{}\"{}; tandem --help lists them", argv[1],
+                      "there is no command \"{}\"{}; tandem --help lists them", words[1],
                       near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
 }
 
@@ -70,6 +79,7 @@ int dispatch(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", fmt::format("tandem {}", tandem::kVersion));
   app.footer(
+      "tandem help COMMAND: the options of a command.\n"
       "Exit codes: 0 done, 2 bad usage or config, 3 bad input file or checkpoint, or output that "
       "cannot be written,\n4 training went wrong, 5 communication failed or timed out, 6 out of "
       "memory or threads.");
@@ -100,6 +110,8 @@ int dispatch(int argc, char** argv) {
       ->check(not_empty());
   schedule_command->add_option("--width", schedule.width, "columns of the chart")
       ->check(CLI::Range(20, 10000));
+  schedule_command->add_flag("--all", schedule.all,
+                             "every task and unit, also of a program too long to be read");
   schedule_command->footer("Example: tandem schedule configs/demo.json --svg demo.svg");
 
   auto* check_command = app.add_subcommand("check", "Prove the programs of all ranks");
@@ -165,9 +177,10 @@ int dispatch(int argc, char** argv) {
 
   auto* version_command = app.add_subcommand("version", "Version and what this build can do");
 
-  require_known_command(app, argc, argv);
+  const std::vector<const char*> words = with_help_as_option(argc, argv);
+  require_known_command(app, words);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     return code == 0 ? 0 : static_cast<int>(tandem::ExitCode::kUsage);

@@ -2,8 +2,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <span>
 #include <vector>
 
 #include "commands.h"
@@ -14,6 +16,7 @@
 #include "tandem/schedule/lower.h"
 #include "tandem/schedule/policy.h"
 #include "tandem/schedule/print.h"
+#include "tandem/schedule/replay.h"
 #include "tandem/sim/cost_model.h"
 #include "tandem/sim/simulate.h"
 
@@ -44,10 +47,64 @@ void write_svg(const std::string& path, const RunConfig& config,
                              config.microbatches(), config.overlap.enabled ? "on" : "off"));
   if (!file.flush())
     throw_error(ExitCode::kBadInput, "{} cannot be written: check the folder and the space", path);
-  fmt::print("{}: step {:.2f} ms, all-to-all hidden {:.1f} %, bubble {:.1f} % (modelled)\n", path,
-             result.step_us / 1e3,
-             result.ep_us > 0 ? 100.0 * result.ep_hidden_us / result.ep_us : 100.0,
-             100.0 * result.bubble);
+  fmt::print("{}: {} (modelled)\n", path, summary_text(result, config.parallel.pp));
+}
+
+// What a reader can take in; --all shows the rest.
+constexpr int kTaskRows = 2;  // of the terminal, for the tasks of a stage
+constexpr int kTaskStages = 16;
+constexpr double kChartUnits = 240;
+
+// The line cut at a blank, with the number of tasks that are left out.
+std::string cut_tasks(const std::string& line, int width) {
+  const auto room = static_cast<std::size_t>(width) * kTaskRows;
+  if (line.size() <= room) return line;
+  const std::size_t end = line.rfind(' ', room);
+  const auto left_out =
+      std::count(line.begin() + static_cast<std::ptrdiff_t>(end), line.end(), 'c');
+  return fmt::format("{} ... {} more", line.substr(0, end), left_out);
+}
+
+void print_tasks(const RunConfig& config, int width, bool all) {
+  const PipelineShape shape = lower_options(config).shape;
+  const int stages = all ? config.parallel.pp : std::min(config.parallel.pp, kTaskStages);
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::string line =
+        fmt::format("stage {}: {}", stage, task_line(training_order(shape, stage)));
+    fmt::print("{}\n", all ? line : cut_tasks(line, width));
+  }
+  if (stages < config.parallel.pp) fmt::print("... {} more stages\n", config.parallel.pp - stages);
+}
+
+// The instructions that come before the one which ends after kChartUnits; `units`: of them all.
+Program beginning(const Program& program, double& units) {
+  const auto unit = [](const Program&, const Instr&) { return 1.0; };
+  const Replay run = replay(std::span(&program, 1), unit, Peers::kAbsent);
+  const std::vector<double>& end = run.end[0];
+  units = end.empty() ? 0.0 : *std::max_element(end.begin(), end.end());
+  const auto late = [](double t) { return t > kChartUnits; };
+  Program first = program;
+  first.instrs.resize(
+      static_cast<std::size_t>(std::find_if(end.begin(), end.end(), late) - end.begin()));
+  return first;
+}
+
+void print_lanes(const RunConfig& config, const Program& program, int width, bool all) {
+  double units = 0;
+  const Program first = beginning(program, units);
+  fmt::print("\nlanes of stage {}\n{}", program.stage,
+             lane_chart(all ? program : first, width, colour_wanted()));
+  if (all || units <= kChartUnits) return;
+  fmt::print(
+      "\nThe first {:.0f} of {:.0f} units. --all: all of them, several to a cell; --svg FILE: a "
+      "picture of all stages",
+      kChartUnits, units);
+  const int enough = 2 * config.parallel.pp;  // each stage comes to its steady part
+  if (config.microbatches() > enough)
+    fmt::print("; train.global_batch={}: a step of {} micro-batches instead of {}",
+               enough * config.parallel.dp * config.train.micro_batch, enough,
+               config.microbatches());
+  fmt::print(".\n");
 }
 
 bool report_check(const char* what, const std::vector<Program>& programs) {
@@ -74,12 +131,9 @@ int run_schedule(const ScheduleArgs& args) {
   if (args.text) {
     fmt::print("{}", to_text(program));
   } else if (args.svg.empty()) {
-    const PipelineShape shape = lower_options(config).shape;
-    for (int stage = 0; stage < config.parallel.pp; ++stage)
-      fmt::print("stage {}: {}\n", stage, task_line(training_order(shape, stage)));
-    fmt::print(
-        "\nlanes of stage {}\n{}", args.stage,
-        lane_chart(program, args.width > 0 ? args.width : terminal_width(), colour_wanted()));
+    const int width = args.width > 0 ? args.width : terminal_width();
+    print_tasks(config, width, args.all);
+    print_lanes(config, program, width, args.all);
   }
   return 0;
 }

@@ -17,22 +17,22 @@ std::string tooltip(const Program& program, const Instr& instr, const Span& span
   return what + fmt::format(", {:.1f} to {:.1f} \u00b5s", span.begin_us, span.end_us);
 }
 
-std::string summary_of(const SimResult& result) {
-  std::string text = fmt::format("step {}, bubble {:.1f} %",
-                                 time_text(result.step_us, result.step_us), 100.0 * result.bubble);
+}  // namespace
+
+std::string summary_text(const SimResult& result, int stages) {
+  std::string text = fmt::format("step {}, {} {:.1f} %", time_text(result.step_us, result.step_us),
+                                 stages > 1 ? "bubble" : "compute idle", 100.0 * result.bubble);
   if (result.ep_us > 0.0)
     text += fmt::format(", expert all-to-all {:.1f} % hidden under compute",
                         100.0 * result.ep_hidden_us / result.ep_us);
   return text;
 }
 
-}  // namespace
-
 std::string to_svg(const std::vector<Program>& by_stage, const SimResult& result,
                    const std::string& title) {
   Chart chart;
   chart.title = title;
-  chart.summary = summary_of(result);
+  chart.summary = summary_text(result, static_cast<int>(by_stage.size()));
   chart.hint = "numbers are micro-batches";
   chart.end_us = result.step_us;
   for (const Program& program : by_stage) {

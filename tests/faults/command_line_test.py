@@ -130,6 +130,52 @@ class CommandLine(JobTest):
                                resource.RLIMIT_AS, (limit, limit)))
         self.require_end(job, 6, "refused a thread|out of (host )?memory")
 
+    def test_help_as_a_word(self):
+        for word, option in ((["help"], ["--help"]), (["help", "train"], ["train", "--help"])):
+            said, wanted = tandem(*word), tandem(*option)
+            self.assertEqual((said.returncode, said.stdout), (0, wanted.stdout), said.stderr)
+        self.assertIn("help COMMAND", tandem("--help").stdout)
+        self.refused(2, "no command \"trian\".*did you mean train", "help", "trian")
+
+    def test_a_schedule_too_long_to_read_is_cut(self):
+        def drawn(*arguments, width=100):
+            done = tandem("schedule", self.config, "--width", str(width), *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        whole = drawn()
+        self.assertNotRegex(whole, "[.]{3}|The first")
+        long = ["train.global_batch=512"]
+        text = drawn(*long)
+        self.assertRegex(text, r"stage 0: F0c0 .* [0-9&FBc]+ [.]{3} \d+ more\n")
+        self.assertRegex(text, r"The first 240 of \d+ units[.] --all.*train.global_batch=8: a step of 4")
+        self.assertLess(max(map(len, text.splitlines()[:2])), 2 * 100 + 20)
+        self.assertNotIn("in each cell", text)
+        every = drawn(*long, "--all")
+        self.assertRegex(every, r"stage 0: F0c0 .* B255c0\n")
+        self.assertNotRegex(every, "[.]{3}|The first")
+        self.assertIn("in each cell", every)
+        # What is shown begins as the whole does.
+        first, all_of_it = (
+            [line for line in drawn("train.global_batch=32", *more, width=2000).splitlines()
+             if line.startswith("compute")][0] for more in ([], ["--all"]))
+        self.assertTrue(all_of_it.startswith(first) and len(all_of_it) > len(first), first)
+
+        many = drawn("model.layers=32", "parallel.pp=32", "parallel.vpp=1", "parallel.ep=1",
+                     "--ranks", "32")
+        self.assertIn("stage 15: ", many)
+        self.assertNotIn("stage 16: ", many)
+        self.assertIn("... 16 more stages", many)
+
+    def test_one_stage_has_no_bubble(self):
+        done = tandem("schedule", self.config, "--svg", self.path("a.svg"))
+        self.assertRegex(done.stdout, r"step .*, bubble [0-9.]+ %, expert all-to-all [0-9.]+ % hidden")
+        one = ["parallel.pp=1", "parallel.vpp=1", "--ranks", "2"]
+        done = tandem("schedule", self.config, *one, "--svg", self.path("a.svg"))
+        self.assertRegex(done.stdout, r"step .*, compute idle [0-9.]+ %, expert all-to-all")
+        with open(self.path("a.svg"), encoding="utf-8") as file:
+            self.assertNotIn("bubble", file.read())
+
     def test_keys_that_change_nothing_are_told(self):
         job = self.threads("train.steps=1", "train.comm=nccl", "optimizer.loss_scale=1024")
         self.require_end(job, 0, "warning: train.comm = nccl: no effect, as the model runs on the CPU",

@@ -32,6 +32,10 @@ struct SimResult {
 // Programs must have passed the checker. Sends are rendezvous.
 SimResult simulate(const std::vector<Program>& by_stage, const CostModel& cost);
 
+// "step 12.3 ms, bubble 8.1 %, expert all-to-all 94.0 % hidden under compute". One stage has no bubble
+// to speak of: its compute lane is idle for other reasons.
+std::string summary_text(const SimResult& result, int stages);
+
 // Picture of a modelled run, all stages, one row per lane; micro-batches numbered, F and B in two hues.
 std::string to_svg(const std::vector<Program>& by_stage, const SimResult& result,
                    const std::string& title);
