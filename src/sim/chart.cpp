@@ -14,8 +14,8 @@ namespace {
 constexpr double kWidth = 1600, kLeft = 164, kRight = 24, kTop = 92, kBottom = 46;
 constexpr double kPlot = kWidth - kLeft - kRight;
 constexpr double kThinRow = 13, kRowGap = 3, kBandPad = 8, kBandGap = 12;
-constexpr double kLetter = 6.4;  // width of a letter in a box
-constexpr double kSliver = 0.8;  // narrower neighbours of one look are drawn as one
+constexpr double kTextSize = 11;  // of texts in boxes
+constexpr double kSliver = 0.8;   // narrower neighbours of one look are drawn as one
 constexpr double kMinGap = 0.15;
 
 struct Shade {
@@ -45,6 +45,22 @@ const Shade& shade(Tone tone) {
 // Work of no direction.
 bool neutral(Tone tone) {
   return tone == Tone::kGradients || tone == Tone::kHostWait;
+}
+
+// Width of a text in a box, no less than in DejaVu Sans, the widest font that a viewer may take.
+double text_width(std::string_view text) {
+  double em = 0;
+  for (const char c : text) {
+    if (c == 'm' || c == 'w' || c == 'M' || c == 'W')
+      em += 0.99;
+    else if (c >= 'A' && c <= 'Z')
+      em += 0.79;
+    else if (c == 'i' || c == 'j' || c == 'l' || c == ' ' || c == '\'')
+      em += 0.32;
+    else
+      em += 0.64;
+  }
+  return kTextSize * em;
 }
 
 std::string class_of(Tone tone, Dir dir) {
@@ -145,12 +161,12 @@ class Picture {
     std::string out = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {:.0f}\" "
         "font-family=\"'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n<style>\n"
-        "text{{fill:#2a2f36}} .n{{font-size:11px;text-anchor:middle;pointer-events:none}} "
+        "text{{fill:#2a2f36}} .n{{font-size:{}px;text-anchor:middle;pointer-events:none}} "
         ".w{{fill:#fff}} .l{{font-size:11px;fill:#6a7280;text-anchor:end}} "
         ".s{{font-size:13px;font-weight:bold}} .k{{font-size:12px}} .b{{fill:#f4f6f9}} "
         ".g{{stroke:#dde2e9;stroke-width:1}} "
         ".a{{font-size:11px;fill:#6a7280;text-anchor:middle}}\n",
-        kWidth, bottom_ + kBottom);
+        kWidth, bottom_ + kBottom, kTextSize);
     std::string hatches;
     for (int tone = 0; tone < kNumTones; ++tone) {
       const auto& fill = kShades[static_cast<std::size_t>(tone)].fill;
@@ -286,8 +302,7 @@ class Picture {
     }
     out += fmt::format(" data-n=\"1\"><title>{}</title></rect>", escaped(box.tooltip));
     for (const std::string& label : box.labels) {
-      if (width < kLetter * static_cast<double>(label.size()) + 4 || row.height < kThinRow)
-        continue;
+      if (width < text_width(label) + 3 || row.height < kThinRow) continue;
       out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>",
                          (begin + end) / 2, row.top + row.height / 2 + 4,
                          shade(box.tone).dark ? "n w" : "n", escaped(label));

@@ -13,6 +13,16 @@ TRACED = ["train.steps=3", "train.alltoall_delay_us=1000", "logging.trace_begin=
           "logging.trace_steps=5"]
 
 
+# Widths in thousandths of the font's size, of DejaVu Sans, the widest font that the picture names.
+DEJAVU = dict(zip("abcdefghijklmnopqrstuvwxyz", (
+    613, 635, 550, 635, 615, 352, 635, 634, 278, 278, 579, 278, 974, 634, 612, 635, 635, 411, 521,
+    392, 634, 592, 818, 592, 592, 525)))
+DEJAVU.update(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", (
+    684, 686, 698, 770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787, 603, 787, 695, 635,
+    611, 732, 684, 989, 685, 611, 685)))
+DEJAVU.update({digit: 636 for digit in "0123456789"}, **{"_": 500, " ": 318, "'": 275})
+
+
 def trace(*arguments):
     return subprocess.run([TANDEM, "trace", *arguments], capture_output=True, text=True,
                           env=ENVIRONMENT, timeout=60)
@@ -66,6 +76,39 @@ class TracePicture(JobTest):
         self.assertTrue(any(title.startswith("dispatch_fwd") for title in titles), titles)
         done = trace(path, "--svg", picture, "--from", "1", "--to", "2")
         self.assertRegex(done.stdout, r"1\.000 to 2\.000 ms")
+
+    def test_a_text_that_would_leave_its_box_is_left_out(self):
+        events = [{"ph": "M", "name": "thread_name", "tid": 1, "args": {"name": "compute"}}]
+        names = ("OPT_STEP", "GRAD_SYNC", "SEND", "RECV", "experts_bwd_weight", "combine_fwd",
+                 "mlp_bwd_input", "aggregate_fwd")
+        now = 0
+        for name in names:
+            for width in range(1, 240):
+                events.append({"ph": "X", "name": name, "cat": "B", "tid": 1, "ts": now,
+                               "dur": width, "args": {"layer": 47, "microbatch": 255}})
+                now += width
+        with open(self.path("t.json"), "w", encoding="utf-8") as file:
+            json.dump({"distributedInfo": {"rank": 0}, "traceEvents": events}, file)
+        texts, whole = [], 0
+        for begin in range(0, now, 2000):  # microseconds: 0.7 units each
+            done = trace(self.path("t.json"), "--svg", self.path("t.svg"), "--from",
+                         str(begin / 1e3), "--to", str((begin + 2000) / 1e3))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            box = None
+            for element in xml.parse(self.path("t.svg")).getroot():
+                if element.get("data-n"):
+                    box = element
+                elif element.tag == SVG + "text" and "n" in element.get("class", "").split():
+                    half = sum(DEJAVU[c] for c in element.text) * 11 / 1000 / 2
+                    middle, left = float(element.get("x")), float(box.get("x"))
+                    right = left + float(box.get("width"))
+                    self.assertGreaterEqual(middle - half, left - 0.01, element.text)
+                    self.assertLessEqual(middle + half, right + 0.01, element.text)
+                    title = box.find(SVG + "title").text
+                    whole += title.startswith(element.text)
+                    texts.append(element.text)
+        self.assertGreater(whole, 100)  # where there is room, the name
+        self.assertTrue({"SEND", "experts", "experts_bwd_weight"} <= set(texts), set(texts))
 
     def test_what_is_wrong_is_said(self):
         path, _ = self.traced()
