@@ -58,7 +58,7 @@ OpCost cost(const GroupedGemm& op) {
 OpCost cost(const GroupedGemmWeight& op) {
   return {"grouped_gemm_weight",
           product(op.x.rows, op.d_y.cols, op.x.cols),
-          moved({op.d_y, op.x, op.d_w, op.d_w, op.offsets}),
+          moved({op.d_y, op.x, op.d_w, op.offsets}) + (op.accumulate ? moved({op.d_w}) : 0.0),
           op.d_y.cols,
           op.x.cols,
           op.x.rows};

@@ -27,10 +27,11 @@ struct GroupedGemm {
   bool trans_w = true;
 };
 
-// Per expert e: d_w_e += d_y_e^T x_e.   d_y [R, n] D, x [R, k] D, d_w [experts * n, k] f32.
-// Experts without rows leave d_w_e unchanged.
+// Per expert e: d_w_e (+)= d_y_e^T x_e.   d_y [R, n] D, x [R, k] D, d_w [experts * n, k] f32.
+// accumulate adds to d_w_e; otherwise what was there is lost, and experts without rows get zeros.
 struct GroupedGemmWeight {
   View d_y, x, d_w, offsets;
+  bool accumulate = true;
 };
 
 // y = x * rstd * w with rstd = 1 / sqrt(mean(x^2) + eps). x, y [T, H] D; w [H] D; rstd [T] f32.

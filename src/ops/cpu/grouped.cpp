@@ -48,7 +48,19 @@ ops::Gemm expert_gemm(const ops::GroupedGemmWeight& op, const Groups& groups, st
           .b = op.x.slice(groups.begin(e), groups.rows(e)),
           .c = op.d_w.slice(e * w_rows, w_rows),
           .trans_a = true,
-          .accumulate = true};
+          .accumulate = op.accumulate};
+}
+
+// run_groups leaves out experts without rows, so what they store is written here.
+void zero_idle_experts(const ops::GroupedGemmWeight& op, const Groups& groups, Workers& workers) {
+  const std::int64_t w_size = op.d_w.size() / groups.experts();
+  for (std::int64_t e = 0; e < groups.experts(); ++e) {
+    if (groups.rows(e) > 0) continue;
+    float* d_w = op.d_w.as<float>() + e * w_size;
+    for_blocks(workers, w_size, [&](std::int64_t begin, std::int64_t end) {
+      std::fill(d_w + begin, d_w + end, 0.0F);
+    });
+  }
 }
 
 // All experts' first pieces, then all second pieces, and so on: contiguous shares of the list
@@ -89,6 +101,8 @@ void run(const ops::GroupedGemmWeight& op, Workers& workers) {
   const Groups groups(op.offsets, op.x.rows);
   if (groups.experts() == 0) return;
   TANDEM_CHECK(op.d_w.rows % groups.experts() == 0, "grouped weight gemm: rows of d_w per expert");
+  TANDEM_CHECK(op.d_w.dtype == DType::kF32, "grouped weight gemm: dtype of d_w");
+  if (!op.accumulate) zero_idle_experts(op, groups, workers);
   run_groups(op, groups, workers);
 }
 

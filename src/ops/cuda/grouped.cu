@@ -63,10 +63,11 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-// d_w [n, k] of expert z += d_y^T x over its rows.
+// d_w [n, k] of expert z (+)= d_y^T x over its rows.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    grouped_weight(const T* d_y, const T* x, float* d_w, const int* offsets, int n, int k) {
+    grouped_weight(const T* d_y, const T* x, float* d_w, const int* offsets, int n, int k,
+                   bool accumulate) {
   const int first = offsets[blockIdx.z], rows = offsets[blockIdx.z + 1] - first;
   if (rows == 0) return;
   const int row0 = blockIdx.y * kTile, col0 = blockIdx.x * kTile;
@@ -84,11 +85,39 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kEach; ++i)
     for (int j = 0; j < kEach; ++j) {
       const int row = row0 + ty + i * kSide, col = col0 + tx + j * kSide;
-      if (row < n && col < k) out[std::int64_t{row} * k + col] += sum[i][j];
+      if (row >= n || col >= k) continue;
+      float& element = out[std::int64_t{row} * k + col];
+      element = accumulate ? element + sum[i][j] : sum[i][j];
     }
 }
 
+constexpr int kZeroBlocks = 32;  // per expert: one alone still has the stores of many SMs
+
+// Zeros d_w, `size` elements an expert, of experts without rows. Block y = expert, x = part of it.
+template <int N>
+__global__ void __launch_bounds__(kThreads)
+    zero_idle(float* d_w, const int* offsets, std::int64_t size) {
+  if (offsets[blockIdx.y + 1] > offsets[blockIdx.y]) return;
+  auto* out = reinterpret_cast<Pack<float, N>*>(d_w + std::int64_t{blockIdx.y} * size);
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < size / N; i += step)
+    out[i] = {};
+}
+
 unsigned experts_of(const View& offsets) { return static_cast<unsigned>(offsets.size() - 1); }
+
+void zero_idle_experts(const ops::GroupedGemmWeight& op, CudaStream& stream) {
+  const std::int64_t size = op.d_y.cols * op.x.cols;
+  auto* d_w = op.d_w.as<float>();
+  with_pack<float>(
+      size,
+      [&]<int N>() {
+        zero_idle<N><<<dim3(kZeroBlocks, experts_of(op.offsets)), kThreads, 0, stream.handle()>>>(
+            d_w, op.offsets.as<int>(), size);
+      },
+      d_w);
+  TANDEM_CUDA_CHECK_LAUNCH("grouped gemm weight, experts without rows");
+}
 
 }  // namespace
 
@@ -107,7 +136,8 @@ void plain_grouped(const ops::GroupedGemmWeight& op, CudaStream& stream) {
   with_storage(op.x.dtype, "grouped gemm weight", [&]<class T>() {
     grouped_weight<T><<<dim3(blocks_for(k, kTile), blocks_for(n, kTile), experts_of(op.offsets)),
                         kThreads, 0, stream.handle()>>>(op.d_y.as<T>(), op.x.as<T>(),
-                                                        op.d_w.as<float>(), op.offsets.as<int>(), n, k);
+                                                        op.d_w.as<float>(), op.offsets.as<int>(), n, k,
+                                                        op.accumulate);
   });
   TANDEM_CUDA_CHECK_LAUNCH("grouped gemm weight");
 }
@@ -118,7 +148,13 @@ void run(const ops::GroupedGemm& op, CudaStream& stream) {
 }
 
 void run(const ops::GroupedGemmWeight& op, CudaStream& stream) {
-  if (op.x.rows == 0) return;
+  if (op.x.rows == 0) {
+    if (!op.accumulate && op.d_w.bytes() > 0)
+      TANDEM_CUDA_CHECK(cudaMemsetAsync(op.d_w.data, 0, op.d_w.bytes(), stream.handle()));
+    return;
+  }
+  // The kernels that multiply have nothing to do for experts without rows.
+  if (!op.accumulate) zero_idle_experts(op, stream);
   if (!hopper_grouped(op, stream)) plain_grouped(op, stream);
 }
 

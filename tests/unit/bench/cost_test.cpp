@@ -38,6 +38,9 @@ TEST_CASE("products count a multiply and an add per element of the inner dimensi
   CHECK(ops::bytes(grouped) == 2 * (11 * 4 + 12 * 4 + 11 * 6) + 4 * 3);
   const ops::GroupedGemmWeight experts{bf16(11, 6), bf16(11, 4), f32(2 * 6, 4), i32(3)};
   CHECK(ops::flops(experts) == 2 * 11 * 6 * 4);
+  ops::GroupedGemmWeight stored = experts;
+  stored.accumulate = false;
+  CHECK(ops::bytes(experts) - ops::bytes(stored) == 4 * (2 * 6 * 4));
 }
 
 TEST_CASE("attention counts the half of the scores that the causal mask leaves") {
