@@ -129,12 +129,19 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
   require_equal_everywhere(world, config, programs_);
 }
 
+// Data that cannot be read is met by some ranks alone, often by the first and last stage at once:
+// it is told before any lane begins, so that all ranks end alike.
+std::span<const BatchView> Engine::load(BatchLoader& loader, BatchSource& source,
+                                        const std::vector<std::int64_t>& first) {
+  return together(world, [&] { return loader.load(lanes.stream(Lane::kCompute), source, first); });
+}
+
 StepInput Engine::step_input(std::int64_t step, double lr) {
   std::vector<std::int64_t> first;
   for (int m = 0; m < config.microbatches(); ++m)
     first.push_back(first_sample(config, step, m, grid.place(world.rank()).dp));
   StepInput input;
-  input.batches = batches_.load(lanes.stream(Lane::kCompute), *data.train, first);
+  input.batches = load(batches_, *data.train, first);
   input.loss_scale = static_cast<float>(
       1.0 / (static_cast<double>(config.train.global_batch) * config.train.seq_len));
   input.aux_scale = static_cast<float>(1.0 / (config.microbatches() * config.parallel.dp));
@@ -170,7 +177,7 @@ double Engine::evaluate() {
     first.push_back(first_sample(held_out, 0, m, grid.place(world.rank()).dp));
   StepInput input;
   input.training = false;
-  input.batches = evaluation_batches_.load(lanes.stream(Lane::kCompute), *data.valid, first);
+  input.batches = load(evaluation_batches_, *data.valid, first);
   evaluator_->run(input);
   timeline.harvest();
   const double tokens = static_cast<double>(held_out.train.global_batch) * config.train.seq_len;

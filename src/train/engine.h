@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tandem/base/log.h"
@@ -61,6 +62,8 @@ class Engine {
   Timeline timeline;
 
  private:
+  std::span<const BatchView> load(BatchLoader& loader, BatchSource& source,
+                                  const std::vector<std::int64_t>& first);
   StepInput step_input(std::int64_t step, double lr);
   std::string find_non_finite_parameter();
 

@@ -1,13 +1,15 @@
 """What goes wrong ends the job soon, with its own exit code and a message that says where."""
 
 import hashlib
+import json
 import os
 import resource
 import signal
+import subprocess
 import time
 import unittest
 
-from jobs import ENDLESS, SANITIZER, JobTest, alive
+from jobs import ENDLESS, SANITIZER, TANDEM, JobTest, alive
 
 INSTRUCTION = r"(RUN|SEND|RECV|HOST_WAIT|GRAD_SYNC|OPT_STEP) (compute|ep|host|send|recv|dp)"
 
@@ -169,6 +171,24 @@ class ExitCodes(JobTest):
             job = run("data.kind=text", "model.vocab=256", missing)
             self.require_end(job, 3, "no.txt")
             self.assertEqual(job.text().count("no.txt"), 1, "said once, not by every rank")
+
+    def tokens(self, name, values):
+        """A .bin/.idx pair of ten documents with these token ids."""
+        with open(self.path("text"), "wb") as file:
+            file.write(bytes(values) * 10)
+        subprocess.run([TANDEM, "tokenize", self.path(name)] + 10 * [self.path("text")],
+                       check=True, stdout=subprocess.DEVNULL)
+        return json.dumps([self.path(name)])
+
+    def test_a_token_outside_the_vocabulary_is_told_once(self):
+        """It is met by the first and the last stage of every data-parallel rank."""
+        good, bad = self.tokens("good", range(64)), self.tokens("bad", [*range(15), 200])
+        for data in ([f"data.train={bad}"], [f"data.train={good}", f"data.valid={bad}"]):
+            for run in (self.threads, self.mpirun):
+                job = run("data.kind=megatron", "data.split=80,20,0", "train.eval_every=4", *data)
+                self.require_end(job, 3, r"error: rank 0: .*/bad.bin byte \d+: token 200 is outside")
+                self.assertEqual(job.text().count("outside"), 1, job.text())
+                self.assertNotRegex(job.text(), "lanes stand|abort(ing|ed) the job:|MPI_ABORT")
 
     def test_folders_that_cannot_be_written(self):
         with open(self.path("file"), "w", encoding="utf-8"):
