@@ -38,12 +38,10 @@ class StagingMemory {
     if (bytes <= capacity_ && !pieces_.empty()) return pieces_.back().get();
     const std::size_t wanted = std::bit_ceil(std::max(bytes, kSmallest));
     void* data = nullptr;
-    if (Space::allocate(&data, wanted) != cudaSuccess) {
-      cudaGetLastError();  // the failure is handled here, not at the next check
+    if (!TANDEM_CUDA_ALLOCATED(Space::allocate(&data, wanted)))
       throw_error(ExitCode::kMemory,
                   "out of memory: a communicator needs {} bytes of {}; use smaller micro-batches",
                   wanted, Space::kName);
-    }
     pieces_.emplace_back(static_cast<std::byte*>(data));
     capacity_ = wanted;
     return pieces_.back().get();

@@ -17,9 +17,21 @@ inline void check(cudaError_t status, const char* call, const char* file, int li
               cudaGetErrorName(status));
 }
 
+// Whether there was memory; if not, the caller says for what, and what to change. Other errors
+// throw.
+inline bool allocated(cudaError_t status, const char* call, const char* file, int line) {
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // the failure is handled here, not at the next check
+    return false;
+  }
+  check(status, call, file, line);
+  return true;
+}
+
 }  // namespace tandem::cuda
 
 #define TANDEM_CUDA_CHECK(call) ::tandem::cuda::check((call), #call, __FILE__, __LINE__)
+#define TANDEM_CUDA_ALLOCATED(call) ::tandem::cuda::allocated((call), #call, __FILE__, __LINE__)
 // Behind a kernel launch, which returns nothing itself.
 #define TANDEM_CUDA_CHECK_LAUNCH(kernel) \
   ::tandem::cuda::check(cudaGetLastError(), "launch of " kernel, __FILE__, __LINE__)

@@ -16,6 +16,13 @@
 namespace tandem {
 namespace {
 
+// Whether what a query asks for has been reached. "Not ready" stays behind as the thread's last
+// error, where the check of the next launch would take it for its own.
+bool ready(cudaError_t status) {
+  if (status == cudaErrorNotReady) cudaGetLastError();
+  return status == cudaSuccess;
+}
+
 class CudaEvent : public Event {
  public:
   explicit CudaEvent(cudaEvent_t origin) : origin_(origin) {
@@ -23,10 +30,10 @@ class CudaEvent : public Event {
   }
   ~CudaEvent() override { cudaEventDestroy(event_); }
 
-  [[nodiscard]] bool reached() const override { return cudaEventQuery(event_) == cudaSuccess; }
+  [[nodiscard]] bool reached() const override { return ready(cudaEventQuery(event_)); }
   [[nodiscard]] double reached_us() const override {
     float ms = 0.0F;
-    if (!recorded_ || cudaEventElapsedTime(&ms, origin_, event_) != cudaSuccess) return -1.0;
+    if (!recorded_ || !ready(cudaEventElapsedTime(&ms, origin_, event_))) return -1.0;
     return 1e3 * static_cast<double>(ms);
   }
   [[nodiscard]] double us_since(const Event& earlier) const override {
@@ -111,7 +118,7 @@ class CudaLane : public CudaStream {
     if (const auto error = poison_->get()) std::rethrow_exception(error);
   }
   [[nodiscard]] std::size_t pending() const override {
-    return cudaStreamQuery(stream_) == cudaSuccess ? 0 : 1;
+    return ready(cudaStreamQuery(stream_)) ? 0 : 1;
   }
 
  private:
@@ -196,8 +203,7 @@ class CudaDevice : public Device {
     // From the driver's pool and in order of a stream of its own: cudaMalloc and cudaFree may wait
     // for every lane, and a lane may be waiting for another rank that waits for this one.
     void* data = nullptr;
-    if (cudaMallocAsync(&data, bytes, memory_stream_) != cudaSuccess) {
-      cudaGetLastError();  // the failure is handled here, not at the next check
+    if (!TANDEM_CUDA_ALLOCATED(cudaMallocAsync(&data, bytes, memory_stream_))) {
       std::size_t left = 0, total = 0;
       cudaMemGetInfo(&left, &total);
       throw_error(ExitCode::kMemory,
@@ -216,11 +222,9 @@ class CudaDevice : public Device {
   Buffer alloc_host(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
     void* data = nullptr;
-    if (cudaMallocHost(&data, bytes) != cudaSuccess) {
-      cudaGetLastError();
+    if (!TANDEM_CUDA_ALLOCATED(cudaMallocHost(&data, bytes)))
       throw_error(ExitCode::kMemory, "out of memory: {} needs {} bytes of pinned host memory", what,
                   bytes);
-    }
     return {this, data, bytes, MemorySpace::kHost};
   }
 

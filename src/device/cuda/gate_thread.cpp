@@ -13,6 +13,7 @@
 
 #include "tandem/device/cuda_gate_thread.h"
 #include "tandem/device/cuda_mark.h"
+#include "tandem/device/start_thread.h"
 #include "tandem/device/thread_name.h"
 
 namespace tandem {
@@ -62,11 +63,9 @@ class GateWord {
  public:
   GateWord() {
     void* data = nullptr;
-    if (cudaHostAlloc(&data, sizeof(*word_), cudaHostAllocPortable | cudaHostAllocMapped) !=
-        cudaSuccess) {
-      cudaGetLastError();  // the failure is handled here, not at the next check
+    if (!TANDEM_CUDA_ALLOCATED(
+            cudaHostAlloc(&data, sizeof(*word_), cudaHostAllocPortable | cudaHostAllocMapped)))
       throw_error(ExitCode::kMemory, "out of memory: no pinned host memory for a gate");
-    }
     word_ = static_cast<std::uint32_t*>(data);
     *word_ = 0;
   }
@@ -129,7 +128,11 @@ struct GateThread::State {
 
   void loop(const std::string& name) {
     name_this_thread(name);
-    cudaSetDevice(device);
+    try {
+      TANDEM_CUDA_CHECK(cudaSetDevice(device));
+    } catch (...) {
+      error->keep(std::current_exception());
+    }
     while (auto job = next()) perform(std::move(*job));
   }
 
@@ -155,7 +158,9 @@ struct GateThread::State {
 GateThread::GateThread(const std::string& name) : state_(std::make_unique<State>()) {
   TANDEM_CUDA_CHECK(cudaGetDevice(&state_->device));
   state_->gate_on_device = state_->gate.on_device();
-  state_->thread = std::thread([state = state_.get(), name] { state->loop(name); });
+  state_->thread =
+      start_thread(name, "start fewer ranks here, or raise the limit of threads (ulimit -u)",
+                   [state = state_.get(), name] { state->loop(name); });
 }
 
 GateThread::~GateThread() {
