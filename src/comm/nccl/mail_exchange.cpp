@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "../cuda_owners.h"
-#include "../row_blocks.h"
 #include "tandem/base/error.h"
 
 namespace tandem {
@@ -69,11 +68,7 @@ void MailExchange::run(cudaStream_t stream, const AllToAll& plan) {
   for (const AllToAll::Part& part : plan.parts) {
     for (std::size_t p = 0; p < out.size(); ++p) {
       if (static_cast<int>(p) == rank_) {
-        for_each_run(plan.send[p], plan.recv[p],
-                     [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
-                       own.push_back({row(part.send, from), row(part.recv, to),
-                                      static_cast<std::size_t>(rows) * row_bytes(part.send)});
-                     });
+        add_rows(own, part.send, plan.send[p], part.recv, plan.recv[p]);
         continue;
       }
       append(out[p], part.send, plan.send[p]);

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "../gpu_comms.h"
-#include "../row_blocks.h"
 #include "copy_runs.h"
 
 namespace tandem {
@@ -31,11 +30,7 @@ std::byte* pack(const View& view, const std::vector<RowBlock>& blocks, std::byte
   if (contiguous(blocks)) return first_row(view, blocks);
   std::byte* packed = std::exchange(room, room + staging_size(bytes_of(view, blocks)));
   const View target{packed, view.dtype, static_cast<std::int64_t>(total_rows(blocks)), view.cols};
-  for_each_run(
-      blocks, {{0, target.rows}}, [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
-        copies.push_back(
-            {row(view, from), row(target, to), static_cast<std::size_t>(rows) * row_bytes(view)});
-      });
+  add_rows(copies, view, blocks, target, {{0, target.rows}});
   return packed;
 }
 
@@ -61,6 +56,8 @@ NcclComm::NcclComm(Transport& transport, std::string name, const CommOptions& op
       group_(transport, this->name(), options, abort) {
   connect();
   if (options.path == AllToAllPath::kPlain || size() == 1) return;
+  TANDEM_CHECK(options.box_bytes > std::size_t{0}, "{}: room in the boxes of an all-to-all",
+               this->name());
   mail_ = std::make_unique<MailExchange>(group_, rank(), size(), options.box_bytes,
                                          options.path != AllToAllPath::kWindow);
 }
@@ -118,11 +115,7 @@ void NcclComm::start_all_to_all(Stream& stream, AllToAll plan) {
     for (int p = 0; p < size(); ++p) {
       const auto peer = static_cast<std::size_t>(p);
       if (p == rank()) {
-        for_each_run(plan.send[peer], plan.recv[peer],
-                     [&](std::int64_t from, std::int64_t to, std::int64_t rows) {
-                       before.push_back({row(part.send, from), row(part.recv, to),
-                                         static_cast<std::size_t>(rows) * row_bytes(part.send)});
-                     });
+        add_rows(before, part.send, plan.send[peer], part.recv, plan.recv[peer]);
         continue;
       }
       const std::vector<RowBlock>&out = plan.send[peer], &in = plan.recv[peer];

@@ -27,10 +27,6 @@ std::int64_t all_rows(const std::vector<std::vector<RowBlock>>& blocks) {
   return rows;
 }
 
-std::size_t float_bytes(std::int64_t count) {
-  return static_cast<std::size_t>(count) * sizeof(float);
-}
-
 }  // namespace
 
 StagedComm::StagedComm(std::unique_ptr<Transport> transport, std::string name)
@@ -114,7 +110,7 @@ void StagedComm::start_reduce_scatter(Stream& stream, View in, View out) {
   const cudaStream_t handle = stream_.of(stream, name());
   if (size() == 1) return copy(out.data, in.data, in.bytes(), cudaMemcpyDeviceToDevice, handle);
   if (out.size() == 0) return;
-  auto* all = reinterpret_cast<float*>(pinned_.at_least(in.bytes() + float_bytes(out.size())));
+  auto* all = reinterpret_cast<float*>(pinned_.at_least(in.bytes() + out.bytes()));
   float* mine = all + in.size();
   copy(all, in.data, in.bytes(), cudaMemcpyDeviceToHost, handle);
   thread_.run(stream, handle, [this, all, mine, count = out.size()] {
