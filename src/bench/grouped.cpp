@@ -50,10 +50,14 @@ void add_products(std::vector<Candidate>& list, const std::string& group, const 
       candidate(group, "down bwd_input", GroupedGemm{x.rows, x.w_down, x.to_act, offsets, false}));
   list.push_back(candidate(group, "gate_up bwd_input",
                            GroupedGemm{x.gate_up, x.w_gate_up, x.to_rows, offsets, false}));
-  list.push_back(
-      candidate(group, "down bwd_weight", GroupedGemmWeight{x.rows, x.act, x.d_w_down, offsets}));
-  list.push_back(candidate(group, "gate_up bwd_weight",
-                           GroupedGemmWeight{x.gate_up, x.rows, x.d_w_gate_up, offsets}));
+  // A step's first micro-batch stores the gradients, the others add to them.
+  for (const bool adds : {false, true}) {
+    const std::string how = adds ? ", adding" : ", storing";
+    list.push_back(candidate(group, "down bwd_weight" + how,
+                             GroupedGemmWeight{x.rows, x.act, x.d_w_down, offsets, adds}));
+    list.push_back(candidate(group, "gate_up bwd_weight" + how,
+                             GroupedGemmWeight{x.gate_up, x.rows, x.d_w_gate_up, offsets, adds}));
+  }
 }
 
 }  // namespace

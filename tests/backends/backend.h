@@ -175,7 +175,10 @@ class CpuBackend {
 // The same on a GPU: tensors are written and read through a host copy.
 class CudaBackend {
  public:
-  CudaBackend() : device_(make_cuda_device({})), stream_(device_->make_stream("test", 0)) {}
+  // compute_sms: multiprocessors that persistent kernels may fill; 0 = all.
+  explicit CudaBackend(int compute_sms = 0)
+      : device_(make_cuda_device({.compute_sms = compute_sms})),
+        stream_(device_->make_stream("test", 0)) {}
   [[nodiscard]] std::string name() const { return device_->description(); }
 
   View put(const Tensor& t) {
@@ -218,21 +221,22 @@ class CudaBackend {
 // Which backend this executable is for: on_cpu.cpp and on_cuda.cpp answer.
 bool tests_cuda();
 
-// On a GPU every body runs twice and must give the same bits.
+// On a GPU every body runs twice and must give the same bits: with all multiprocessors and with two
+// for persistent kernels, whose blocks then have many tiles each.
 template <class Body>
 void on_cuda(const Body& body) {
   if (visible_cuda_devices() == 0) {
     WARN("no CUDA device is visible: skipped");
     return;
   }
-  std::uint64_t prints[2];
-  for (std::uint64_t& print : prints) {
-    CudaBackend backend;
-    INFO(backend.name());
+  std::optional<std::uint64_t> expected;
+  for (const int compute_sms : {0, 2}) {
+    CudaBackend backend(compute_sms);
+    INFO(backend.name() << ", compute_sms " << compute_sms);
     body(backend);
-    print = backend.fingerprint();
+    if (!expected) expected = backend.fingerprint();
+    CHECK(backend.fingerprint() == *expected);
   }
-  CHECK(prints[0] == prints[1]);
 }
 
 // Runs body(backend) everywhere. On the CPU all outputs must be bit-equal for 1, 2 and 3 threads.

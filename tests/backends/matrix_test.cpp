@@ -122,6 +122,7 @@ TEST_CASE("grouped gemm") {
       check_grouped(backend, {40, 520, 1, 260}, 200, 136, dtype);
       check_grouped(backend, {0, 0, 90, 0, 200, 0}, 200, 136, dtype);  // idle between busy ones
       check_grouped(backend, {0, 0, 0}, 64, 136, dtype);
+      check_grouped(backend, {70, 0, 300, 64, 1, 200}, 300, 400, dtype);  // many tiles
     }
   });
 }
