@@ -1,7 +1,8 @@
-// The CUDA device itself. Without a GPU every case says that it was skipped.
+// The CUDA device itself. Without a GPU every case that needs one says that it was skipped.
 #include <catch2/catch.hpp>
 
 #include "tandem/base/error.h"
+#include "tandem/device/cuda_check.h"
 #include "tandem/device/cuda_stream.h"
 #include "tandem/device/device.h"
 #include "tandem/device/profiler.h"
@@ -44,6 +45,36 @@ TEST_CASE("streams of a GPU are delayed at the same time") {
   CHECK(first_us >= kTimes * kEach);
   CHECK(first_us < 1.5 * kTimes * kEach);
   CHECK(both_us < 1.5 * kTimes * kEach);  // one after the other they would take twice as long
+}
+
+TEST_CASE("of failed allocations only missing memory is left to the caller") {
+  CHECK(TANDEM_CUDA_ALLOCATED(cudaSuccess));
+  CHECK_FALSE(TANDEM_CUDA_ALLOCATED(cudaErrorMemoryAllocation));
+  try {
+    (void)TANDEM_CUDA_ALLOCATED(cudaErrorIllegalAddress);
+    FAIL("an error of an earlier kernel passed for missing memory");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kInternal);
+    CHECK_THAT(error.what(), Catch::Contains("cudaErrorIllegalAddress"));
+  }
+}
+
+TEST_CASE("a look at unfinished work leaves no error for the next launch to find") {
+  if (no_gpu()) return;
+  const auto device = make_cuda_device({});
+  const auto stream = device->make_stream("s", 1);
+  const auto end = device->make_event();
+  device->delay(*stream, 0);  // the first may take its time
+  stream->sync();
+  device->delay(*stream, 200e3);
+  stream->record(*end);
+  CHECK_FALSE(end->reached());
+  CHECK(end->reached_us() == -1.0);
+  CHECK(stream->pending() == 1);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  stream->sync();
+  CHECK(end->reached());
+  CHECK(stream->pending() == 0);
 }
 
 TEST_CASE("a budget of multiprocessors is kept, and refused where the GPU has fewer") {
