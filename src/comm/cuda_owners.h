@@ -13,10 +13,16 @@
 
 namespace tandem {
 
+// From the driver's pool, ready when allocate() returns: cudaMalloc and cudaFree may wait for every
+// lane, and a lane may be waiting for another rank that waits for this one.
 struct DeviceSpace {
   static constexpr const char* kName = "GPU memory";
-  static cudaError_t allocate(void** data, std::size_t bytes) { return cudaMalloc(data, bytes); }
-  static void release(void* data) { cudaFree(data); }
+  static cudaError_t allocate(void** data, std::size_t bytes) {
+    const cudaError_t status = cudaMallocAsync(data, bytes, cudaStreamPerThread);
+    // hazard: the allocation before the stream of the communicator touches the memory
+    return status == cudaSuccess ? cudaStreamSynchronize(cudaStreamPerThread) : status;
+  }
+  static void release(void* data) { cudaFreeAsync(data, cudaStreamPerThread); }
 };
 struct PinnedSpace {
   static constexpr const char* kName = "pinned host memory";
@@ -27,11 +33,12 @@ struct PinnedSpace {
 };
 
 // Grow-only staging memory. What it has outgrown stays until the end: copies under way may use it,
-// and releasing memory waits for the whole GPU, which may be waiting for another rank.
+// and releasing pinned memory waits for the whole GPU, which may be waiting for another rank.
 template <class Space>
 class StagingMemory {
  public:
-  // Some at once, while no lane waits for another rank: allocating may wait for every lane.
+  // Some at once, while no lane waits for another rank: allocating pinned memory may wait for every
+  // lane.
   StagingMemory() { at_least(kSmallest); }
 
   std::byte* at_least(std::size_t bytes) {
