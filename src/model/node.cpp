@@ -45,7 +45,7 @@ constexpr SlotUse kExpertsBwdWeight[] = {{kCountsRecv, kRead},
                                          {kExpertIn, kRead},
                                          {kExpertGrad, kRead},
                                          {kDExpertOut, kRead},
-                                         {kGrads, kAccumulate}};
+                                         {kGradsExperts, kAccumulate}};
 
 constexpr SlotUse kCombineFwd[] = {{kExpertOut, kRead}, {kCombined, kWrite}};
 constexpr SlotUse kCombineBwdInput[] = {{kDCombined, kRead}, {kDExpertOut, kWrite}};
@@ -154,6 +154,7 @@ std::string_view name_of(SlotKind k) {
                                                      "pooled_load",
                                                      "grads",
                                                      "grads_head",
+                                                     "grads_experts",
                                                      "params"};
   return names[static_cast<int>(k)];
 }

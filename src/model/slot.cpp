@@ -147,6 +147,7 @@ SlotLayout slot_layout(SlotKind kind, const ModelDims& d, QkNorm qk_norm, std::i
           .done();
     case SlotKind::kGrads:
     case SlotKind::kGradsHead:
+    case SlotKind::kGradsExperts:
     case SlotKind::kParams:
       break;
   }

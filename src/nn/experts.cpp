@@ -54,14 +54,17 @@ void experts_bwd_input(const NodeCtx& ctx) {
 }
 
 void experts_bwd_weight(const NodeCtx& ctx) {
+  const bool accumulate = !ctx.starts_afresh(SlotKind::kGradsExperts);
   launch(ctx.stream, ops::GroupedGemmWeight{.d_y = ctx.in(SlotKind::kDExpertOut),
                                             .x = ctx.in(SlotKind::kExpertGrad, kAct),
                                             .d_w = ctx.grad(ParamKind::kExpertDown),
-                                            .offsets = offsets(ctx)});
+                                            .offsets = offsets(ctx),
+                                            .accumulate = accumulate});
   launch(ctx.stream, ops::GroupedGemmWeight{.d_y = ctx.in(SlotKind::kExpertGrad, kDGateUp),
                                             .x = ctx.in(SlotKind::kExpertIn, kRows),
                                             .d_w = ctx.grad(ParamKind::kExpertGateUp),
-                                            .offsets = offsets(ctx)});
+                                            .offsets = offsets(ctx),
+                                            .accumulate = accumulate});
 }
 
 void aggregate_fwd(const NodeCtx& ctx) {

@@ -36,6 +36,13 @@ View tensor(const NodeCtx& ctx, const BoundSlot& slot, std::size_t index) {
   return {slot.data + t.offset, t.dtype, t.rows, t.cols};
 }
 
+SlotKind gradients_of(ParamKind kind) {
+  if (kind == ParamKind::kFinalNorm || kind == ParamKind::kHead) return SlotKind::kGradsHead;
+  if (kind == ParamKind::kExpertGateUp || kind == ParamKind::kExpertDown)
+    return SlotKind::kGradsExperts;
+  return SlotKind::kGrads;
+}
+
 bool outside_layers(ParamKind kind) {
   return kind == ParamKind::kEmbedding || kind == ParamKind::kFinalNorm || kind == ParamKind::kHead;
 }
@@ -60,8 +67,7 @@ View NodeCtx::param(ParamKind kind) const {
 }
 
 View NodeCtx::grad(ParamKind kind) const {
-  const bool of_head = kind == ParamKind::kFinalNorm || kind == ParamKind::kHead;
-  declared(*this, of_head ? SlotKind::kGradsHead : SlotKind::kGrads, 0, Access::kAccumulate);
+  declared(*this, gradients_of(kind), 0, Access::kWrite);
   return params.grad(kind, outside_layers(kind) ? -1 : layer);
 }
 

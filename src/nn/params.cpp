@@ -70,7 +70,8 @@ Params::Params(Device& device, Stream& stream, ParamTable table, DType dtype, st
   }
   std::vector<std::vector<std::byte>> constants(table_.params.size());
   for (const Buffer& values : values_) device.fill(stream, values.data(), 0, values.bytes());
-  zero_grads(device, stream);
+  // All of them, once: the padding is never written again, and the optimizer reads it.
+  for (const Buffer& grads : grads_) device.fill(stream, grads.data(), 0, grads.bytes());
   for (std::size_t i = 0; i < table_.params.size(); ++i) {
     const Param& param = table_.params[i];
     initialise(device, stream, param, value(param.kind, param.layer), seed, constants[i]);
@@ -107,7 +108,17 @@ View Params::bucket_grads(std::size_t bucket) const {
 }
 
 void Params::zero_grads(Device& device, Stream& stream) {
-  for (const Buffer& grads : grads_) device.fill(stream, grads.data(), 0, grads.bytes());
+  for (std::size_t i = 0; i < grads_.size(); ++i)
+    if (table_.buckets[i].group != ParamGroup::kExpert)
+      device.fill(stream, grads_[i].data(), 0, grads_[i].bytes());
+}
+
+void Params::poison_expert_grads(Device& device, Stream& stream) {
+  for (const Param& param : table_.params) {
+    if (param.group != ParamGroup::kExpert) continue;
+    const View view = grad(param.kind, param.layer);
+    device.fill(stream, view.data, kNanByte, view.bytes());
+  }
 }
 
 }  // namespace tandem

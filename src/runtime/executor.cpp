@@ -238,7 +238,11 @@ void Executor::run(const StepInput& input) {
   s.load.assign(
       static_cast<std::size_t>(s.layers()) * static_cast<std::size_t>(s.rank.dims.experts), 0);
   s.losses.clear(compute);
-  if (input.training) s.rank.params.zero_grads(s.rank.device, compute);
+  if (input.training) {
+    s.rank.params.zero_grads(s.rank.device, compute);
+    if (s.rank.config.train.poison_memory)
+      s.rank.params.poison_expert_grads(s.rank.device, compute);
+  }
   for (std::size_t i = 0; i < s.program.instrs.size(); ++i)
     s.step(static_cast<std::int32_t>(i), input);
   s.rank.lanes.sync_all();

@@ -2,6 +2,7 @@
 
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tandem/nn/node_ctx.h"
@@ -75,10 +76,13 @@ class Stage {
 }  // namespace
 
 void rehearse(const RankState& rank, const Program& program) {
-  std::set<std::tuple<NodeKind, Phase, bool>> seen;
+  // A node that starts a slot afresh may launch other kernels than one that adds to it.
+  std::set<std::tuple<NodeKind, Phase, bool, std::vector<Access>>> seen;
   for (const Instr& instr : program.instrs) {
     if (instr.op != Op::kRun || instr.lane != Lane::kCompute) continue;
-    if (!seen.insert({instr.node, instr.phase, instr.moe}).second) continue;
+    std::vector<Access> accesses;
+    for (const SlotAccess& use : instr.uses) accesses.push_back(use.access);
+    if (!seen.insert({instr.node, instr.phase, instr.moe, std::move(accesses)}).second) continue;
     ScratchArena scratch(rank.device, "rehearsal");
     Stage(rank, program, instr).play(instr, scratch);
   }

@@ -6,8 +6,6 @@
 namespace tandem {
 namespace {
 
-constexpr unsigned char kPoisonByte = 0xFF;  // NaN in fp32, bf16 and fp16
-
 // Routing changes a little every step: a quarter more room makes growth rare after the first steps.
 std::int64_t with_headroom(std::int64_t bytes) {
   return bytes + bytes / 4;
@@ -37,7 +35,7 @@ SlotMemory::SlotMemory(Device& device, const Program& program, const ModelDims& 
 Buffer SlotMemory::allocate(std::size_t bytes, SlotKind kind, std::size_t buffer) {
   Buffer memory = device_.alloc(bytes, fmt::format("slot buffer {}#{}", name_of(kind), buffer));
   if (poison_ && bytes > 0) {
-    device_.fill(*poison_, memory.data(), kPoisonByte, bytes);
+    device_.fill(*poison_, memory.data(), kNanByte, bytes);
     // hazard: the poison before the first node that writes the memory. A stream of its own: a lane
     // may be waiting for a peer that waits for this rank.
     poison_->sync();
@@ -71,7 +69,7 @@ void SlotMemory::release(Stream& stream, const Instr& instr) {
     const Slot& slot = program_.slots[static_cast<std::size_t>(use.slot)];
     if (persistent(slot.kind) || last_reads_[static_cast<std::size_t>(use.slot)] != index) continue;
     const Buffer& memory = buffers_[static_cast<std::size_t>(slot.buffer)];
-    device_.fill(stream, memory.data(), kPoisonByte, memory.bytes());
+    device_.fill(stream, memory.data(), kNanByte, memory.bytes());
   }
 }
 
@@ -91,7 +89,7 @@ BoundSlot SlotMemory::bind(Stream& stream, const Instr& instr, std::size_t use,
   }
   auto* data = static_cast<std::byte*>(buffers_[index].data());
   if (poison_ && access.access == Access::kWrite)
-    device_.fill(stream, data, kPoisonByte, static_cast<std::size_t>(bytes));
+    device_.fill(stream, data, kNanByte, static_cast<std::size_t>(bytes));
   return {slot.kind, offset, access.access, data, received};
 }
 

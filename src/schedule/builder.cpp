@@ -33,7 +33,9 @@ ProgramBuilder::ProgramBuilder(const LowerOptions& options, int stage) : options
   numbers_.assign(static_cast<std::size_t>(kFirstPersistent) * chunks *
                       static_cast<std::size_t>(shape.microbatches * layer_slots_),
                   -1);
-  persistent_.assign(static_cast<std::size_t>(kNumSlotKinds - kFirstPersistent) * chunks, -1);
+  persistent_.assign(static_cast<std::size_t>(kNumSlotKinds - kFirstPersistent) * chunks *
+                         static_cast<std::size_t>(layer_slots_),
+                     -1);
 }
 
 const ChunkPlan& ProgramBuilder::plan(const Task& task) const {
@@ -65,6 +67,13 @@ Instr& ProgramBuilder::append(Op op, Lane lane, Dir dir, int chunk, int microbat
   return instr;
 }
 
+ProgramBuilder::Key ProgramBuilder::key_of(SlotKind kind, const Task& task, int layer) const {
+  if (kind == SlotKind::kGradsExperts) return {kind, task.chunk, -1, layer};
+  if (persistent(kind)) return {kind, task.chunk, -1, -1};
+  if (chunk_wide(kind)) return {kind, task.chunk, task.microbatch, -1};
+  return layer_key(kind, task, layer);
+}
+
 // On a single stage a chunk's output is the next chunk's input: one slot, named by its reader.
 ProgramBuilder::Key ProgramBuilder::layer_key(SlotKind kind, const Task& task, int layer) const {
   int chunk = task.chunk;
@@ -75,14 +84,15 @@ ProgramBuilder::Key ProgramBuilder::layer_key(SlotKind kind, const Task& task, i
 
 std::int32_t& ProgramBuilder::number_of(const Key& key) {
   const int kind = static_cast<int>(key.kind);
-  if (persistent(key.kind))
-    return persistent_[static_cast<std::size_t>((kind - kFirstPersistent) * program_.vpp +
-                                                key.chunk)];
   const int offset =
       key.layer < 0 ? 0 : key.layer - options_.partition.at(program_.stage, key.chunk).layer_begin;
-  const auto row = static_cast<std::size_t>(
-      (kind * program_.vpp + key.chunk) * program_.microbatches + key.microbatch);
-  return numbers_[row * static_cast<std::size_t>(layer_slots_) + static_cast<std::size_t>(offset)];
+  const auto at = [&](int row) {
+    return static_cast<std::size_t>(row) * static_cast<std::size_t>(layer_slots_) +
+           static_cast<std::size_t>(offset);
+  };
+  if (persistent(key.kind))
+    return persistent_[at((kind - kFirstPersistent) * program_.vpp + key.chunk)];
+  return numbers_[at((kind * program_.vpp + key.chunk) * program_.microbatches + key.microbatch)];
 }
 
 void ProgramBuilder::use(Instr& instr, const Key& key, Access access) {
@@ -90,7 +100,7 @@ void ProgramBuilder::use(Instr& instr, const Key& key, Access access) {
   if (number < 0) {
     number = static_cast<std::int32_t>(program_.slots.size());
     program_.slots.push_back({key.kind, key.chunk, key.microbatch, key.layer, -1});
-    if (chunk_wide(key.kind)) access = Access::kWrite;
+    if (instr.op == Op::kRun && first_access_writes(key.kind)) access = Access::kWrite;
   }
   instr.uses.push_back({number, access});
 }
@@ -104,14 +114,8 @@ void ProgramBuilder::run(const Task& task, NodeKind node, Phase phase, int layer
   instr.phase = phase;
   instr.moe = routed;
   instr.uses.reserve(desc->uses.size());
-  for (const SlotUse& u : desc->uses) {
-    if (persistent(u.kind))
-      use(instr, {u.kind, task.chunk, -1, -1}, u.access);
-    else if (chunk_wide(u.kind))
-      use(instr, {u.kind, task.chunk, task.microbatch, -1}, u.access);
-    else
-      use(instr, layer_key(u.kind, task, layer + u.layer_offset), u.access);
-  }
+  for (const SlotUse& u : desc->uses)
+    use(instr, key_of(u.kind, task, layer + u.layer_offset), u.access);
 }
 
 void ProgramBuilder::host_wait(const Task& task, int layer) {
@@ -144,19 +148,22 @@ void ProgramBuilder::receive(const Task& task) {
   p2p(task, Op::kRecv);
 }
 
-void ProgramBuilder::grad_sync(int chunk) {
-  Instr& instr = append(Op::kGradSync, Lane::kDp, Dir::kBwd, chunk, -1, -1);
+void ProgramBuilder::use_gradients(Instr& instr, int chunk) {
+  const ChunkPlan& plan = options_.partition.at(program_.stage, chunk);
   use(instr, {SlotKind::kGrads, chunk, -1, -1}, Access::kAccumulate);
-  if (options_.partition.at(program_.stage, chunk).has_head)
-    use(instr, {SlotKind::kGradsHead, chunk, -1, -1}, Access::kAccumulate);
+  if (plan.has_head) use(instr, {SlotKind::kGradsHead, chunk, -1, -1}, Access::kAccumulate);
+  for (int layer = plan.layer_begin; layer < plan.layer_end; ++layer)
+    if (moe(layer)) use(instr, {SlotKind::kGradsExperts, chunk, -1, layer}, Access::kAccumulate);
+}
+
+void ProgramBuilder::grad_sync(int chunk) {
+  use_gradients(append(Op::kGradSync, Lane::kDp, Dir::kBwd, chunk, -1, -1), chunk);
 }
 
 void ProgramBuilder::opt_step() {
   Instr& instr = append(Op::kOptStep, Lane::kDp, Dir::kBwd, -1, -1, -1);
   for (int chunk = 0; chunk < program_.vpp; ++chunk) {
-    use(instr, {SlotKind::kGrads, chunk, -1, -1}, Access::kAccumulate);
-    if (options_.partition.at(program_.stage, chunk).has_head)
-      use(instr, {SlotKind::kGradsHead, chunk, -1, -1}, Access::kAccumulate);
+    use_gradients(instr, chunk);
     use(instr, {SlotKind::kParams, chunk, -1, -1}, Access::kWrite);
   }
 }

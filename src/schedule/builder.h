@@ -37,7 +37,9 @@ class ProgramBuilder {
   Instr& append(Op op, Lane lane, Dir dir, int chunk, int microbatch, int layer);
   void use(Instr& instr, const Key& key, Access access);
   std::int32_t& number_of(const Key& key);
+  [[nodiscard]] Key key_of(SlotKind kind, const Task& task, int layer) const;
   [[nodiscard]] Key layer_key(SlotKind kind, const Task& task, int layer) const;
+  void use_gradients(Instr& instr, int chunk);
   [[nodiscard]] int virtual_stage(const Task& task) const;
   void p2p(const Task& task, Op op);
 
@@ -46,7 +48,7 @@ class ProgramBuilder {
   std::vector<char> moe_;                 // by layer
   int layer_slots_ = 1;                   // largest chunk's layers + 1: x of layer_end
   std::vector<std::int32_t> numbers_;     // (kind, chunk, micro-batch, layer) -> slot, -1: none yet
-  std::vector<std::int32_t> persistent_;  // (kind, chunk) -> slot
+  std::vector<std::int32_t> persistent_;  // (kind, chunk, layer) -> slot
 };
 
 }  // namespace tandem

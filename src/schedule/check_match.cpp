@@ -87,7 +87,7 @@ void check_step_end(const Program& program, Findings& findings) {
     } else if (instr.op == Op::kRun) {
       for (const SlotAccess& use : instr.uses) {
         const SlotKind kind = program.slots[use.slot].kind;
-        if (kind == SlotKind::kGrads || kind == SlotKind::kGradsHead) chunk.last_accumulated = i;
+        if (persistent(kind) && kind != SlotKind::kParams) chunk.last_accumulated = i;
       }
     }
   }

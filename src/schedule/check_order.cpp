@@ -166,8 +166,9 @@ class OrderCheck {
     const Slot& slot = program_.slots[use.slot];
     const bool reads = use.access != Access::kWrite, writes = use.access != Access::kRead;
     Memory& memory = memory_[slot.buffer >= 0 ? slot.buffer : program_.num_buffers + use.slot];
-    if (reads && !persistent(slot.kind) && memory.owner != use.slot)
-      report_content(i, use.slot, memory);
+    const bool there_from_start = persistent(slot.kind) && !first_access_writes(slot.kind);
+    if (reads && !there_from_start && memory.owner != use.slot) report_content(i, use.slot, memory);
+    if (!reads && written_[use.slot]) report_overwritten(i, use.slot);
     if (memory.owner != use.slot) {
       memory.owner = use.slot;
       memory.taken_by = i;
@@ -192,6 +193,13 @@ class OrderCheck {
       std::string text = locate(program_, i) + " reads " + describe(slot);
       if (!written_[slot]) return text + ", which nothing before it writes";
       return text + ", whose buffer " + locate(program_, memory.taken_by) + " has taken";
+    });
+  }
+
+  void report_overwritten(std::int32_t i, std::int32_t slot) {
+    findings_.add(Finding::Kind::kOverwritten, program_.stage, [&] {
+      return locate(program_, i) + " writes " + describe(slot) +
+             " afresh, which was written before";
     });
   }
 

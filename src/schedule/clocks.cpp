@@ -102,11 +102,13 @@ std::vector<char> recording_instrs(const Program& program, bool delay_wgrad) {
   for (std::size_t i = 0; i < program.instrs.size(); ++i) {
     const Instr& instr = program.instrs[i];
     records[i] = records_when_enqueued(program, i, delay_wgrad);
+    std::int32_t latest = -1;
     for (const SlotAccess& use : instr.uses) {
       std::int32_t& last = last_use[static_cast<std::size_t>(use.slot)];
-      if (instr.op == Op::kGradSync && last >= 0) records[static_cast<std::size_t>(last)] = true;
+      latest = std::max(latest, last);
       last = static_cast<std::int32_t>(i);
     }
+    if (instr.op == Op::kGradSync && latest >= 0) records[static_cast<std::size_t>(latest)] = true;
   }
   return records;
 }

@@ -67,6 +67,7 @@ TEST_CASE("poisoned memory, slow all-to-alls and evaluations do not change a bit
   require_equal_bits(4, {"parallel.pp=2", "parallel.vpp=2", "parallel.ep=2", "train.steps=5"},
                      {{"train.eval_every=2", "train.eval_batches=3"},
                       {"train.poison_memory=true"},
+                      {"train.poison_memory=true", "overlap.delay_wgrad=false"},
                       {"train.poison_memory=true", "train.alltoall_delay_us=500"}});
 }
 

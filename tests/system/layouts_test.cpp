@@ -103,6 +103,11 @@ TEST_CASE("layouts agree with one local expert a rank and with ranks that get no
   for (const StepReport& step : four.steps) dead += step.dead_experts;
   CHECK(dead > 20);
   require_agreement(train(2, few + kEp2.overrides), one);
+  // The first micro-batch stores the experts' gradients, also of those without tokens, and later
+  // ones add to them. Poison is what is there before.
+  const Overrides more = few + Overrides{"train.global_batch=16"};  // four micro-batches a rank
+  require_agreement(train(4, more + kEp4.overrides + Overrides{"train.poison_memory=true"}),
+                    train(1, more));
 }
 
 TEST_CASE("layouts agree with tied embeddings, full QK norm, z loss and raw routing weights") {

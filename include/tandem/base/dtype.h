@@ -34,6 +34,9 @@ constexpr std::string_view name_of(DType t) {
 
 std::optional<DType> dtype_from_name(std::string_view name);  // "fp32" -> kF32
 
+// A float of these bytes is NaN, in fp32, bf16 and fp16: poison for memory that nobody may read yet.
+inline constexpr unsigned char kNanByte = 0xFF;
+
 // A row-major, contiguous [rows, cols] tensor in device memory. Non-owning, trivially copyable.
 // A vector has cols = 1; a stack of matrices [n, r, c] is held as rows = n * r.
 struct View {

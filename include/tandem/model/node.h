@@ -54,6 +54,7 @@ enum class SlotKind : std::uint8_t {
   kPooledLoad,      // expert load and probability sums over the chunk's MoE layers (chunk-wide)
   kGrads,           // parameter gradients of the chunk (persistent, one per chunk)
   kGradsHead,       // gradients of final norm and head (persistent)
+  kGradsExperts,    // gradients of one layer's experts (persistent, one per layer)
   kParams,          // parameters of the chunk (persistent)
 };
 inline constexpr int kNumSlotKinds = static_cast<int>(SlotKind::kParams) + 1;
@@ -80,10 +81,14 @@ const NodeDesc* describe(NodeKind kind, Phase phase, bool moe);
 // Node order of a layer, forward.
 std::span<const NodeKind> layer_nodes(bool moe);
 
-// One slot per (chunk, micro-batch) with layer -1. Declared kAccumulate; the first access of a
-// micro-batch is kWrite instead, which tells the body to start afresh.
+// One slot per (chunk, micro-batch) with layer -1.
 constexpr bool chunk_wide(SlotKind k) { return k == SlotKind::kPooledLoad; }
 constexpr bool persistent(SlotKind k) { return k >= SlotKind::kGrads; }
+// Declared kAccumulate, but a slot of this kind holds nothing of use before a program touches it:
+// the first access is kWrite instead, which tells the body to start afresh.
+constexpr bool first_access_writes(SlotKind k) {
+  return chunk_wide(k) || k == SlotKind::kGradsExperts;
+}
 
 std::string_view name_of(NodeKind k);   // "attention"
 std::string_view name_of(Phase p);      // "fwd" | "bwd_input" | "bwd_weight"

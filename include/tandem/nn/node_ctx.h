@@ -75,7 +75,7 @@ struct NodeCtx {
   // True when a slot declared kAccumulate is bound kWrite: its content is undefined, start afresh.
   [[nodiscard]] bool starts_afresh(SlotKind kind) const;
   // Of this layer; embedding, final norm and head belong to none. The node must declare kParams,
-  // kGrads or (final norm and head) kGradsHead.
+  // kGrads or (final norm and head) kGradsHead or (experts) kGradsExperts.
   [[nodiscard]] View param(ParamKind kind) const;
   [[nodiscard]] View grad(ParamKind kind) const;  // f32
 };

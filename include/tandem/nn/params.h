@@ -20,7 +20,12 @@ class Params {
   [[nodiscard]] View grad(ParamKind kind, int layer) const;    // [rows, cols] f32
   [[nodiscard]] View bucket_values(std::size_t bucket) const;  // [padded] dtype
   [[nodiscard]] View bucket_grads(std::size_t bucket) const;   // [padded] f32
+
+  // Before a step adds to them. Gradients of experts are left out: the first micro-batch stores
+  // them (SlotKind::kGradsExperts), which saves a pass over the bulk of all gradients.
   void zero_grads(Device& device, Stream& stream);
+  // Makes those of experts NaN, so that whoever reads them before that store is noticed.
+  void poison_expert_grads(Device& device, Stream& stream);
 
  private:
   [[nodiscard]] const Param& get(ParamKind kind, int layer) const;

@@ -9,8 +9,9 @@
 namespace tandem {
 
 // Runs each kind of compute node of the program once, alone, on zeros in memory of its own, and
-// waits for it. Parameters stay; gradients of their chunk hold nothing of use afterwards (a step
-// begins by clearing them). Call while every lane is idle.
+// waits for it; one that starts a slot afresh and one that adds to it are two kinds. Parameters
+// stay; gradients of their chunk hold nothing of use afterwards (a step begins by clearing them, or
+// stores them). Call while every lane is idle.
 void rehearse(const RankState& rank, const Program& program);
 
 }  // namespace tandem

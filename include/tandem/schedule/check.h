@@ -12,6 +12,7 @@ struct Finding {
   enum class Kind {
     kRace,            // two conflicting accesses to a buffer or slot are not ordered
     kUninitialised,   // read before written, or after the buffer went to another slot
+    kOverwritten,     // a slot is written afresh after it was written: what it held is lost
     kUnmatched,       // send and receive lists of two stages differ
     kCollective,      // collectives of a group in different order on its ranks
     kDeadlock,        // no lane of any rank can advance, under rendezvous semantics

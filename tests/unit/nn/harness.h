@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -201,7 +202,8 @@ class Harness {
     std::vector<BoundSlot> bound;
     for (const SlotUse& use : node.uses) {
       if (persistent(use.kind)) {
-        bound.push_back({use.kind, 0, use.access, nullptr, 0});
+        const bool first = use.kind == SlotKind::kGradsExperts && stored_.insert(layer).second;
+        bound.push_back({use.kind, 0, first ? Access::kWrite : use.access, nullptr, 0});
         continue;
       }
       const int l = chunk_wide(use.kind) ? -1 : layer + use.layer_offset;
@@ -244,6 +246,7 @@ class Harness {
   std::vector<std::int32_t> batch_;
   std::vector<float> results_;  // loss, then aux of every layer
   std::map<Key, std::vector<std::byte>> memory_;
+  std::set<int> stored_;  // layers whose experts have stored their gradients once
   bool training_ = true;
   double delay_us_ = 0.0;
 };

@@ -1,5 +1,6 @@
 // Contracts around the bodies: declared slots, evaluation, 16-bit storage, the modelled delay,
 // parameters.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
@@ -128,6 +129,41 @@ TEST_CASE("parameters have the same values on every layout, and zero padding") {
   for (const auto& part : parts) halves.insert(halves.end(), part.begin(), part.end());
   REQUIRE(whole.size() == halves.size());
   CHECK(std::memcmp(whole.data(), halves.data(), whole.size() * sizeof(float)) == 0);
+}
+
+TEST_CASE("the first backward pass stores the gradients of experts, the next adds to them") {
+  alone([](World& world) {
+    Harness h(tiny_config(), world, 1);
+    const ParamBucket& bucket = h.params().table().buckets.back();
+    REQUIRE(bucket.group == ParamGroup::kExpert);
+    const View all = h.params().bucket_grads(h.params().table().buckets.size() - 1);
+    const auto values = [&] {
+      return std::vector<float>(all.as<float>(), all.as<float>() + all.size());
+    };
+    h.params().poison_expert_grads(h.device(), h.stream());
+    h.stream().sync();
+    const std::vector<float> poison = values();
+    const auto size = static_cast<std::size_t>(bucket.size);
+    for (std::size_t i = 0; i < poison.size(); ++i) REQUIRE(std::isnan(poison[i]) == (i < size));
+
+    const auto backward = [&] {
+      h.params().zero_grads(h.device(), h.stream());
+      h.forward();
+      h.backward();
+      return values();
+    };
+    const std::vector<float> once = backward(), twice = backward();
+    float largest = 0.0F;
+    for (const float g : once) {
+      REQUIRE(std::isfinite(g));
+      largest = std::max(largest, std::abs(g));
+    }
+    CHECK(largest > 0.0F);
+    // The second sum begins at the first one, so that its roundings differ.
+    for (std::size_t i = 0; i < once.size(); ++i)
+      REQUIRE(twice[i] == Approx(2 * once[i]).margin(1e-5 * largest));
+    for (std::size_t i = size; i < once.size(); ++i) CHECK(once[i] == 0.0F);
+  });
 }
 
 }  // namespace tandem

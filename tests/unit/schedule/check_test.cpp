@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "hand_program.h"
 #include "sample_programs.h"
@@ -253,6 +255,39 @@ TEST_CASE("no instruction can be removed unnoticed") {
     }
     CHECK(tried > 0);
   }
+}
+
+// Every access to the gradients of experts: stage and instruction.
+std::vector<std::pair<std::size_t, std::size_t>> expert_gradients(const std::vector<Program>& all) {
+  std::vector<std::pair<std::size_t, std::size_t>> list;
+  for (std::size_t s = 0; s < all.size(); ++s)
+    for (std::size_t i = 0; i < all[s].instrs.size(); ++i)
+      if (all[s].instrs[i].op == Op::kRun && all[s].instrs[i].node == NodeKind::kExperts &&
+          all[s].instrs[i].phase == Phase::kBwdWeight)
+        list.emplace_back(s, i);
+  return list;
+}
+
+TEST_CASE("the first gradients of experts are stored and the others added, or it is noticed") {
+  long stores = 0, additions = 0;
+  for (const Sample& sample : small_samples()) {
+    INFO(sample.name());
+    const std::vector<Program> sound = build(sample);
+    std::set<std::pair<std::size_t, std::int32_t>> stored;  // stage and slot
+    for (const auto& [stage, i] : expert_gradients(sound)) {
+      std::vector<Program> programs = sound;
+      SlotAccess& use = programs[stage].instrs[i].uses.back();
+      REQUIRE(sound[stage].slots[static_cast<std::size_t>(use.slot)].kind == kGradsExperts);
+      const bool first = stored.insert({stage, use.slot}).second;
+      REQUIRE((use.access == kWrite) == first);
+      use.access = first ? kAccumulate : kWrite;
+      CHECK(has(check_programs(programs),
+                first ? Finding::Kind::kUninitialised : Finding::Kind::kOverwritten));
+      ++(first ? stores : additions);
+    }
+  }
+  CHECK(stores > 0);
+  CHECK(additions > stores);
 }
 
 TEST_CASE("transfers in another order or to another stage are noticed") {
