@@ -157,7 +157,8 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
   add("eval_every", &t.eval_every, kStepsOrNone, "steps",
       "Steps between evaluations on held-out data; 0 for never");
   add("eval_batches", &t.eval_batches, kMicroBatch, "micro-batches",
-      "Length of an evaluation, per data-parallel rank");
+      "Length of an evaluation, per data-parallel rank; every evaluation takes the same held-out "
+      "samples, some of them again where there are fewer");
   add("cpu_threads", &t.cpu_threads, kThreads, "threads",
       "Compute threads of a rank on the CPU device; 0 shares the cores among this host's ranks");
   add("comm", one_of(t.comm, kComms), kAny, "",
@@ -196,8 +197,8 @@ void add_data(std::vector<Field>& all, DataConfig& d) {
   add("valid_fraction", &d.valid_fraction, kBelowOne,
       "Share of text held out at the end of `train` where `valid` is empty");
   add("split", &d.split, kAny,
-      "Weights of training, validation and test documents for Megatron files where `valid` is "
-      "empty");
+      "Weights of training, validation and test documents, which stay whole, for Megatron files "
+      "where `valid` is empty");
 }
 
 void add_optimizer(std::vector<Field>& all, OptimizerConfig& o) {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
 
 #include "sources.h"
 #include "tandem/base/error.h"
+#include "tandem/base/host_memory.h"
 #include "tandem/data/sample_order.h"
 #include "tandem/data/token_file.h"
 
@@ -26,19 +28,18 @@ class OrderedFile {
   OrderedFile(std::shared_ptr<const TokenFile> file, const std::string& prefix, Range range,
               std::int64_t num_samples, const RunConfig& config)
       : file_(std::move(file)), vocab_(config.model.vocab) {
-    const auto lengths = file_->lengths();
-    for (std::int64_t i = range.first; i < range.second; ++i) {
-      num_tokens_ += lengths[static_cast<std::size_t>(i)];
+    const SampleOrderOptions options{.begin = range.first,
+                                     .end = range.second,
+                                     .seq_len = config.train.seq_len,
+                                     .num_samples = num_samples,
+                                     .seed = static_cast<std::uint32_t>(config.train.seed)};
+    try {
+      const SampleOrderSize size = sample_order_size(file_->lengths(), options);
+      num_tokens_ = size.tokens;
+      order_ = ordered(options, size);
+    } catch (const Error& error) {
+      throw_error(error.code(), "{}: {}", prefix, error.what());
     }
-    if (num_tokens_ == 0) {
-      throw_error(ExitCode::kBadInput, "{}: sequences [{}, {}) hold no tokens; one sample needs {}",
-                  prefix, range.first, range.second, config.train.seq_len + 1);
-    }
-    order_ = make_sample_order(lengths, {.begin = range.first,
-                                         .end = range.second,
-                                         .seq_len = config.train.seq_len,
-                                         .num_samples = num_samples,
-                                         .seed = static_cast<std::uint32_t>(config.train.seed)});
   }
 
   [[nodiscard]] std::int64_t num_tokens() const { return num_tokens_; }
@@ -62,6 +63,24 @@ class OrderedFile {
   }
 
  private:
+  // Memory is promised freely and taken when it is written to: asked for first, too much of it is
+  // an error and not the end of some process.
+  [[nodiscard]] SampleOrder ordered(const SampleOrderOptions& options,
+                                    const SampleOrderSize& size) const {
+    const double there = available_host_bytes();
+    try {
+      if (there > 0.0 && static_cast<double>(size.bytes) > there) throw std::bad_alloc();
+      return make_sample_order(file_->lengths(), options);
+    } catch (const std::bad_alloc&) {
+      constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+      throw_error(ExitCode::kMemory,
+                  "out of host memory for the order of {} samples, which takes {:.2f} GiB on every "
+                  "rank: give fewer train.steps, a smaller train.global_batch, a longer "
+                  "train.seq_len, or less data",
+                  size.samples, static_cast<double>(size.bytes) / kGib);
+    }
+  }
+
   void check_tokens(std::int64_t sequence, std::int64_t offset,
                     std::span<const std::int32_t> tokens) const {
     const auto bad = std::find_if(tokens.begin(), tokens.end(),
@@ -169,11 +188,30 @@ std::int64_t training_samples(const TrainConfig& train) {
   return std::max<std::int64_t>(1, std::int64_t{train.steps} * train.global_batch);
 }
 
+// Those of one evaluation: all take the same, whatever the length of the run.
 std::int64_t validation_samples(const RunConfig& config) {
-  const TrainConfig& train = config.train;
-  const std::int64_t rounds = train.eval_every > 0 ? train.steps / train.eval_every + 1 : 1;
-  return std::max<std::int64_t>(
-      1, rounds * train.eval_batches * train.micro_batch * std::max(config.parallel.dp, 1));
+  return std::int64_t{config.train.eval_batches} * config.train.micro_batch *
+         std::max(config.parallel.dp, 1);
+}
+
+// The held-out samples; nullptr where there are none, which is an error only where they are asked
+// for.
+std::unique_ptr<BatchSource> held_out(const Files& files, const std::vector<std::string>& prefixes,
+                                      const std::vector<Range>& ranges, const RunConfig& config) {
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < files.size(); ++i)
+    for (std::int64_t s = ranges[i].first; s < ranges[i].second; ++s)
+      tokens += files[i]->lengths()[static_cast<std::size_t>(s)];
+  if (tokens > config.train.seq_len)
+    return make_source(files, prefixes, ranges, validation_samples(config), config);
+  const bool wanted = !config.data.valid.empty() || (config.train.eval_every > 0 && tokens > 0);
+  if (wanted)
+    throw_error(ExitCode::kBadInput,
+                "{}: {} tokens for validation, but one sample needs {} (train.seq_len {} and one "
+                "label); give data.valid, more data, a larger second weight of data.split, or set "
+                "train.eval_every to 0",
+                prefixes.front(), tokens, config.train.seq_len + 1, config.train.seq_len);
+  return nullptr;
 }
 
 }  // namespace
@@ -198,7 +236,7 @@ BatchSources open_megatron(const RunConfig& config) {
   BatchSources sources;
   sources.train =
       make_source(train, train_names, train_ranges, training_samples(config.train), config);
-  sources.valid = make_source(valid, valid_names, valid_ranges, validation_samples(config), config);
+  sources.valid = held_out(valid, valid_names, valid_ranges, config);
   if (sources.train == nullptr) {
     throw_error(ExitCode::kBadInput,
                 "{}: data.split \"{}\" leaves no sequence for training; one sample needs {} tokens",

@@ -72,7 +72,11 @@ void cut_samples(std::span<const std::int32_t> lengths, std::int64_t seq_len, st
                  SampleOrder& order) {
   order.sample_index.reserve(static_cast<std::size_t>(samples) + 1);
   std::int64_t position = 0, offset = 0;
-  order.sample_index.emplace_back(position, offset);
+  const auto add = [&] {  // positions are counted, and offsets bounded by lengths, in 32 bits
+    order.sample_index.emplace_back(static_cast<std::int32_t>(position),
+                                    static_cast<std::int32_t>(offset));
+  };
+  add();
   const auto length_at = [&](std::int64_t at) {
     return std::int64_t{
         lengths[static_cast<std::size_t>(order.document_index[static_cast<std::size_t>(at)])]};
@@ -85,14 +89,14 @@ void cut_samples(std::span<const std::int32_t> lengths, std::int64_t seq_len, st
       offset = 0;
     }
     offset += need - kExtraToken;
-    order.sample_index.emplace_back(position, offset);
+    add();
   }
 }
 
 void shuffle_samples(std::int64_t first_part, std::int64_t samples, NumpyShuffle& shuffle,
-                     std::vector<std::int64_t>& index) {
+                     std::vector<std::uint32_t>& index) {
   index.resize(static_cast<std::size_t>(samples));
-  std::iota(index.begin(), index.end(), std::int64_t{0});
+  std::iota(index.begin(), index.end(), std::uint32_t{0});
   const auto all = std::span(index);
   shuffle(all.first(static_cast<std::size_t>(first_part)));
   shuffle(all.subspan(static_cast<std::size_t>(first_part)));
@@ -113,8 +117,8 @@ bool parse_weights(std::string_view text, std::array<double, 3>& weights) {
 
 }  // namespace
 
-SampleOrder make_sample_order(std::span<const std::int32_t> lengths,
-                              const SampleOrderOptions& options) {
+SampleOrderSize sample_order_size(std::span<const std::int32_t> lengths,
+                                  const SampleOrderOptions& options) {
   TANDEM_CHECK(options.seq_len >= 1, "sample order");
   TANDEM_CHECK(options.begin >= 0, "sample order");
   TANDEM_CHECK(options.end <= static_cast<std::int64_t>(lengths.size()), "sample order");
@@ -123,8 +127,27 @@ SampleOrder make_sample_order(std::span<const std::int32_t> lengths,
     throw_error(ExitCode::kBadInput, "sequences [{}, {}) hold no tokens; one sample needs {}",
                 options.begin, options.end, options.seq_len + kExtraToken);
   }
-  const std::int64_t epochs = epochs_needed(tokens, options);
+  SampleOrderSize size{.tokens = tokens, .epochs = epochs_needed(tokens, options)};
+  size.samples = (size.epochs * tokens - kExtraToken) / options.seq_len;
+  if (size.samples > std::numeric_limits<std::uint32_t>::max()) {
+    throw_error(
+        ExitCode::kBadInput,
+        "{} samples of {} tokens in {} epoch(s) of {} tokens are more than the sample order "
+        "can hold, 2^32 - 1; give longer or fewer samples, or less data",
+        size.samples, options.seq_len, size.epochs, tokens);
+  }
+  const SampleOrder order;
+  using Place = decltype(order.sample_index)::value_type;
+  using Number = decltype(order.shuffle_index)::value_type;
+  size.bytes = size.samples * static_cast<std::int64_t>(sizeof(Place) + sizeof(Number)) +
+               size.epochs * (options.end - options.begin) *
+                   static_cast<std::int64_t>(sizeof(order.document_index[0]));
+  return size;
+}
 
+SampleOrder make_sample_order(std::span<const std::int32_t> lengths,
+                              const SampleOrderOptions& options) {
+  const auto [tokens, epochs, samples, bytes] = sample_order_size(lengths, options);
   SampleOrder order;
   order.num_epochs = static_cast<int>(epochs);
   order.separate_final_epoch = is_final_epoch_separate(tokens, epochs, options);
@@ -136,7 +159,6 @@ SampleOrder make_sample_order(std::span<const std::int32_t> lengths,
   } else {
     append_documents(options, epochs, shuffle, order.document_index);
   }
-  const std::int64_t samples = (epochs * tokens - kExtraToken) / options.seq_len;
   cut_samples(lengths, options.seq_len, samples, order);
   const std::int64_t first_part = order.separate_final_epoch
                                       ? ((epochs - 1) * tokens - kExtraToken) / options.seq_len

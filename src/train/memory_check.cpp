@@ -1,34 +1,18 @@
 #include "memory_check.h"
 
-#include <fstream>
 #include <string>
 
+#include "tandem/base/host_memory.h"
 #include "tandem/comm/shared_error.h"
 #include "tandem/schedule/rank_memory.h"
 
 namespace tandem {
-namespace {
-
-// Bytes a new process can have without swapping, as Linux says; 0 where it does not.
-double available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  double kib = 0.0;
-  while (file >> key >> kib) {
-    if (key == "MemAvailable:") return kib * 1024.0;
-    file.ignore(256, '\n');
-  }
-  return 0.0;
-}
-
-}  // namespace
-
 void require_memory(World& world, const Device& device, const RunConfig& config,
                     const ParamTable& table, const Program& program) {
   std::string text;
   const MemoryPlan plan = rank_memory(table, program, config);
   const double wanted = static_cast<double>(plan.total()) * world.local_size();
-  const double there = available_bytes();
+  const double there = available_host_bytes();
   constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
   if (device.kind() == DeviceKind::kCpu && there > 0.0 && wanted > there)
     text = fmt::format(

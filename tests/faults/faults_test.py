@@ -190,6 +190,17 @@ class ExitCodes(JobTest):
                 self.assertEqual(job.text().count("outside"), 1, job.text())
                 self.assertNotRegex(job.text(), "lanes stand|abort(ing|ed) the job:|MPI_ABORT")
 
+    @unittest.skipIf(SANITIZER, "sanitizers reserve more memory than any limit")
+    def test_a_sample_order_that_does_not_fit(self):
+        data = ["data.kind=megatron", "data.train=" + self.tokens("good", range(64))]
+        limit = 3 << 30
+        job = self.threads("train.steps=100000000", *data, preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_AS, (limit, limit)))  # 800 million samples, 12 bytes each
+        self.require_end(job, 6, r"good: out of host memory for the order of 80\d{7} samples, which "
+                                 "takes [89][.][0-9]+ GiB on every rank: give fewer train.steps")
+        job = self.threads("train.steps=1000000000", *data)
+        self.require_end(job, 3, "good: 80\\d{8} samples .* more than the sample order can hold")
+
     def test_folders_that_cannot_be_written(self):
         with open(self.path("file"), "w", encoding="utf-8"):
             pass

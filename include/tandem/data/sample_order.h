@@ -1,5 +1,6 @@
 // Megatron's GPTDataset sample order, from its published description; golden vectors in
-// tests/golden/gptdataset.json.
+// tests/golden/gptdataset.json. It is held whole, 12 bytes a sample and 4 bytes a sequence and epoch,
+// for as many epochs as the run needs and no less than one.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace tandem {
 
 struct SampleOrder {
   std::vector<std::int32_t> document_index;                         // sequence ids
-  std::vector<std::pair<std::int64_t, std::int64_t>> sample_index;  // (position, token offset)
-  std::vector<std::int64_t> shuffle_index;
+  std::vector<std::pair<std::int32_t, std::int32_t>> sample_index;  // (position, token offset)
+  std::vector<std::uint32_t> shuffle_index;
   int num_epochs = 1;
   bool separate_final_epoch = false;
 };
@@ -26,6 +27,16 @@ struct SampleOrderOptions {
   std::uint32_t seed = 1234;
 };
 
+// What an order will take, known before any of it is made.
+struct SampleOrderSize {
+  std::int64_t tokens = 0, epochs = 1, samples = 0;  // tokens: of one epoch
+  std::int64_t bytes = 0;
+};
+
+// Both throw Error(kBadInput) for ranges without tokens and for more epochs than 2^31 sequences or
+// more than 2^32 - 1 samples hold, Error(kUsage) where 64 bits cannot count the tokens.
+SampleOrderSize sample_order_size(std::span<const std::int32_t> lengths,
+                                  const SampleOrderOptions& options);
 SampleOrder make_sample_order(std::span<const std::int32_t> lengths,
                               const SampleOrderOptions& options);
 

@@ -209,6 +209,42 @@ TEST_CASE("megatron: samples follow the sample order through the documents") {
   }
 }
 
+TEST_CASE(
+    "megatron: held-out samples are those of one evaluation, whatever the length of the run") {
+  const Scratch scratch;
+  std::vector<Tokens> documents;
+  for (std::int32_t d = 0; d < 20; ++d) {
+    documents.emplace_back(12);
+    std::iota(documents.back().begin(), documents.back().end(), 12 * d);
+  }
+  write_token_file(scratch / "t", documents, 256);
+  RunConfig config = base_config(DataKind::kMegatron);
+  config.data.train = {scratch / "t"};
+  config.data.split = "10,10,0";
+  config.train.eval_every = 1;
+  config.train.eval_batches = 5;
+  const BatchSources short_run = open_data(config);
+  config.train.steps = 1000;
+  const BatchSources long_run = open_data(config);
+  std::set<Tokens> distinct;
+  for (std::int64_t k = 0; k < 10; ++k) {  // 5 micro-batches of one sample on two ranks
+    distinct.insert(window(*short_run.valid, k, 8));
+    CHECK(window(*long_run.valid, k, 8) == window(*short_run.valid, k, 8));
+  }
+  CHECK(distinct.size() == 10);  // of the 14 that 120 tokens hold
+
+  // Less than a sample is no held-out data.
+  config.data.split = "20,0,0";
+  CHECK(open_data(config).valid == nullptr);
+  config.train.seq_len = 12;
+  config.data.split = "19,1,0";
+  CHECK_THROWS_WITH(open_data(config), Contains("12 tokens for validation") &&
+                                           Contains("one sample needs 13") &&
+                                           Contains("data.valid"));
+  config.train.eval_every = 0;
+  CHECK(open_data(config).valid == nullptr);
+}
+
 TEST_CASE("megatron: several prefixes take turns, each in its own order") {
   const Scratch scratch;
   RunConfig config = base_config(DataKind::kMegatron);

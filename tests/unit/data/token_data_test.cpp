@@ -1,6 +1,7 @@
 // Sample order against the golden vectors, and .bin/.idx pairs against every way they can lie.
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "scratch.h"
@@ -89,13 +90,19 @@ TEST_CASE("sample order equals the golden vectors") {
     const auto documents = integers(c, "document_index");
     CHECK(std::equal(order.document_index.begin(), order.document_index.end(), documents.begin(),
                      documents.end()));
-    CHECK(order.shuffle_index == integers(c, "shuffle_index"));
-    std::vector<std::pair<std::int64_t, std::int64_t>> positions;
+    const auto shuffled = integers(c, "shuffle_index");
+    CHECK(std::equal(order.shuffle_index.begin(), order.shuffle_index.end(), shuffled.begin(),
+                     shuffled.end()));
+    std::vector<std::pair<std::int32_t, std::int32_t>> positions;
     for (const Json& pair : c.at("sample_index", "case").as_array("sample_index")) {
       const auto& p = pair.as_array("pair");
       positions.emplace_back(p.at(0).as_int("position"), p.at(1).as_int("offset"));
     }
     CHECK(order.sample_index == positions);
+    const SampleOrderSize size = sample_order_size(lengths, options);
+    CHECK(size.epochs == order.num_epochs);
+    CHECK(size.samples == static_cast<std::int64_t>(order.shuffle_index.size()));
+    CHECK(size.bytes == 12 * size.samples + 4 * static_cast<std::int64_t>(documents.size()));
   }
 }
 
@@ -108,6 +115,15 @@ TEST_CASE("sample order refuses what it cannot hold") {
   CHECK_THROWS_WITH(make_sample_order(lengths, options), Contains("epochs"));
   options.num_samples = std::int64_t{1} << 61;
   CHECK_THROWS_WITH(make_sample_order(lengths, options), Contains("64-bit"));
+  // One sequence of 2^31 - 1 tokens in samples of one token: two epochs are the most that 32 bits
+  // count.
+  const std::vector<std::int32_t> long_one = {std::numeric_limits<std::int32_t>::max()};
+  options = {.begin = 0, .end = 1, .seq_len = 1, .num_samples = std::int64_t{4294967293}};
+  const SampleOrderSize most = sample_order_size(long_one, options);
+  CHECK(most.samples == 4294967293);
+  CHECK(most.bytes == 12 * 4294967293 + 2 * 4);
+  *options.num_samples += 1;
+  CHECK_THROWS_WITH(make_sample_order(long_one, options), Contains("2^32 - 1"));
 }
 
 TEST_CASE("splits round half to even and cover everything") {
