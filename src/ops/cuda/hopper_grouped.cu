@@ -111,7 +111,8 @@ bool hopper_grouped(const ops::GroupedGemm& op, CudaStream& stream) {
   const Problem problem{.experts = static_cast<int>(experts),
                         .height = 0,
                         .cols = static_cast<int>(op.y.cols),
-                        .depth = static_cast<int>(op.x.cols)};
+                        .depth = static_cast<int>(op.x.cols),
+                        .accumulate = false};
   const Stack x = stack(op.x, 1, hopper::kTileRows);
   const auto* offsets = op.offsets.as<int>();
   const Stack w = stack(op.w, experts, op.trans_w ? hopper::kTileCols<Form::kForward> : hopper::kBoxRow);
@@ -134,8 +135,9 @@ bool hopper_grouped(const ops::GroupedGemmWeight& op, CudaStream& stream) {
   const Problem problem{.experts = static_cast<int>(experts),
                         .height = static_cast<int>(op.d_y.cols),
                         .cols = static_cast<int>(op.x.cols),
-                        .depth = 0};
-  const Stack d_w = stack(op.d_w, experts, hopper::kGroupRows);
+                        .depth = 0,
+                        .accumulate = op.accumulate};
+  const Stack d_w = stack(op.d_w, experts, hopper::kBoxRow);
   const Stack d_y = stack(op.d_y, 1, hopper::kBoxRow), x = stack(op.x, 1, hopper::kBoxRow);
   with_half(op.x.dtype, [&]<class T>() {
     T* none = nullptr;

@@ -2,14 +2,16 @@
 // warpgroups. Private.
 //
 // One producer thread draws tiles, hands them to the consumers through a short queue, and loads the
-// operands stage by stage; each consumer warpgroup multiplies 64 of the tile's 128 rows and stores
-// them, or leaves them to one thread that adds them to d_w meanwhile. Every output is written by
-// one block, so the order of all sums is fixed.
+// operands stage by stage. Each consumer warpgroup multiplies 64 of the tile's 128 rows and stores
+// them; or they take tiles in turn and leave the outputs to one thread, which adds them to d_w while
+// the next tile is multiplied. Every output is written by one block, so the order of all sums is
+// fixed.
 #pragma once
 
 #include "hopper_consumer.cuh"
 #include "hopper_drain.cuh"
 #include "hopper_producer.cuh"
+#include "hopper_weight.cuh"
 
 namespace tandem::cuda::hopper {
 
@@ -17,14 +19,18 @@ template <Form F>
 __device__ __forceinline__ void init_barriers(Shared<F>& shared) {
   for (int i = 0; i < kStages; ++i) {
     Barrier(shared.full[i]).init(1);
-    Barrier(shared.empty[i]).init(kConsumerWarps);
+    Barrier(shared.empty[i]).init(kStageReaders<F>);
   }
   for (int i = 0; i < kQueue; ++i) {
     Barrier(shared.queued[i]).init(1);
     Barrier(shared.taken[i]).init(kQueueReaders<F>);
   }
-  for (int i = 0; i < kBoxes<F>; ++i) {
-    Barrier(shared.filled[i]).init(kGroup / kWarp);
+  for (int i = 0; i < kConsumers; ++i) {
+    Barrier(shared.may_multiply[i]).init(kGroupWarps);
+    Barrier(shared.may_fill[i]).init(kGroupWarps);
+  }
+  for (int i = 0; i < kPlaces<F>; ++i) {
+    Barrier(shared.filled[i]).init(kGroupWarps);
     Barrier(shared.drained[i]).init(1);
   }
   barrier_init_fence();  // hazard: the barriers' first state and TMA's first arrival
@@ -59,7 +65,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (threadIdx.x == kConsumers * kGroup + kWarp) drain(shared, maps.out, p);
   } else {
     grow_registers<kConsumerRegisters>();
-    consume<F, T>(shared, p, y, group);
+    if constexpr (F == Form::kWeight)
+      consume_in_turn<T>(shared, p, group);
+    else
+      consume<F, T>(shared, p, y, group);
   }
 #endif
 }

@@ -31,21 +31,26 @@ __device__ __forceinline__ void load_stage(unsigned char* stage, const Maps& map
   }
 }
 
-// Adding to d_w reads it in L2; fetching it there while the products run hides memory's latency.
-// A tile's boxes one after the other, some with every stage.
+// Adding to d_w reads it in L2. Where an expert has few rows that reading takes longer than the
+// products; it is then begun while they run, a tile's boxes one after the other, some with every
+// stage. With more rows there is time enough, and the boxes would only push operands out of L2.
+inline constexpr int kFewRows = 512;
+
 class SumsAhead {
  public:
   __device__ SumsAhead(const CUtensorMap& map, const Tile& tile, const Problem& p)
       : map_(map),
         tile_(tile),
-        down_(ceil_div(min(kTileRows, p.height - tile.row), kGroupRows)),
-        boxes_(down_ * ceil_div(min(kTileCols<Form::kWeight>, p.cols - tile.col), kAddCols)),
+        down_(ceil_div(min(kTileRows, p.height - tile.row), kBoxRow)),
+        boxes_(p.accumulate && tile.depth <= kFewRows
+                   ? down_ * ceil_div(min(kTileCols<Form::kWeight>, p.cols - tile.col), kSumCols)
+                   : 0),
         share_(ceil_div(boxes_, ceil_div(tile.depth, kTileDepth))) {}
 
   __device__ void next() {
     for (const int end = min(boxes_, next_ + share_); next_ < end; ++next_)
-      prefetch_box(map_, {tile_.col + next_ / down_ * kAddCols,
-                          tile_.row + next_ % down_ * kGroupRows, tile_.expert});
+      prefetch_box(map_, {tile_.col + next_ / down_ * kSumCols,
+                          tile_.row + next_ % down_ * kBoxRow, tile_.expert});
   }
 
  private:

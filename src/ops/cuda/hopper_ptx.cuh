@@ -82,6 +82,11 @@ struct Cursor {
       parity ^= 1;
     }
   }
+  __device__ void skip(int places) {
+    slot += places;
+    parity ^= slot / Slots & 1;
+    slot %= Slots;
+  }
 };
 
 // Tensor maps are three-dimensional: column, row, matrix. What a box reads beyond a bound is zero,
@@ -108,6 +113,15 @@ __device__ __forceinline__ void prefetch_box(const CUtensorMap& map, BoxAt at) {
                : "memory");
 }
 
+// Copies a box of floats to memory.
+__device__ __forceinline__ void store_box(const CUtensorMap& map, BoxAt at, const void* from) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(
+          &map),
+      "r"(at.col), "r"(at.row), "r"(at.matrix), "r"(shared_address(from))
+      : "memory");
+}
+
 // Adds a box of floats to memory.
 __device__ __forceinline__ void add_box(const CUtensorMap& map, BoxAt at, const void* from) {
   asm volatile(
@@ -117,7 +131,7 @@ __device__ __forceinline__ void add_box(const CUtensorMap& map, BoxAt at, const 
       : "memory");
 }
 
-// Ends a group of added boxes, which may be empty.
+// Ends a group of stored and added boxes, which may be empty.
 __device__ __forceinline__ void commit_boxes() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

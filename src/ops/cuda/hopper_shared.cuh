@@ -11,8 +11,9 @@ namespace tandem::cuda::hopper {
 inline constexpr int kGroup = 128;    // threads of a warpgroup
 inline constexpr int kConsumers = 2;  // warpgroups 0 and 1; the producer is the last
 inline constexpr int kThreads = (kConsumers + 1) * kGroup;
-inline constexpr int kConsumerWarps = kConsumers * kGroup / kWarp;
-inline constexpr int kGroupRows = kTileRows / kConsumers;
+inline constexpr int kGroupWarps = kGroup / kWarp;
+inline constexpr int kConsumerWarps = kConsumers * kGroupWarps;
+inline constexpr int kGroupRows = kTileRows / kConsumers;  // where both share a tile
 inline constexpr int kQueue = 4;  // tiles the producer may be ahead
 inline constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // 64512 of 65536 in all
 
@@ -23,16 +24,17 @@ template <Form F>
 inline constexpr int kStageBytes = (kLeftBoxes + kRightBoxes<F>)*kBoxBytes;
 static_assert(kTileDepth == kBoxRow && kGroupRows == kBoxRow);
 
-// d_w leaves through shared memory in boxes of 64 rows of 32 floats: for a warpgroup's part of a
-// tile so many rounds, through so many places.
-inline constexpr int kAddCols = 32, kAddRounds = kTileCols<Form::kWeight> / kAddCols;
-inline constexpr int kAddPlaces = 3;
-static_assert(kAddRounds % kAddPlaces == 0);
+// d_w leaves through shared memory in boxes of 64 rows of 32 floats: the upper half of a tile box
+// by box, then the lower one, each box by the place of its columns.
+inline constexpr int kSumCols = 32, kSumHalves = kTileRows / kBoxRow;
 template <Form F>
-inline constexpr int kBoxes = F == Form::kWeight ? kConsumers* kAddPlaces : 0;
-// Warps that read the queue: the consumers' and, for kWeight, the one that drains the boxes.
+inline constexpr int kPlaces = F == Form::kWeight ? kTileCols<F> / kSumCols : 0;
+// Warps that read the queue: the consumers' and, for kWeight, the one that drains the places.
 template <Form F>
 inline constexpr int kQueueReaders = kConsumerWarps + (F == Form::kWeight ? 1 : 0);
+// Warps that read a stage: in kWeight only those of the warpgroup that has the tile.
+template <Form F>
+inline constexpr int kStageReaders = F == Form::kWeight ? kGroupWarps : kConsumerWarps;
 
 // What one launch of a stream leaves for the next: zeros. Launches in flight may not share one.
 struct TileCounter {
@@ -48,10 +50,11 @@ inline constexpr int kStages = 4;
 template <Form F>
 struct Shared {
   alignas(1024) unsigned char stage[kStages][kStageBytes<F>];
-  alignas(1024) unsigned char out[F == Form::kWeight ? kBoxes<F> * kBoxBytes
+  alignas(1024) unsigned char out[F == Form::kWeight ? kPlaces<F> * kBoxBytes
                                                      : kConsumerWarps * 16 * 128];
   std::uint64_t full[kStages], empty[kStages], queued[kQueue], taken[kQueue];
-  std::uint64_t filled[kBoxes<F> + 1], drained[kBoxes<F> + 1];  // by box; the last is not used
+  std::uint64_t may_multiply[kConsumers], may_fill[kConsumers];  // turns of the warpgroups
+  std::uint64_t filled[kPlaces<F> + 1], drained[kPlaces<F> + 1];  // the last is not used
   volatile int queue[kQueue];
   TileTable table;
 };

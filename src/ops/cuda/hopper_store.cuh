@@ -57,30 +57,4 @@ __device__ __forceinline__ void store_rows(const Outputs<kTileCols<Form::kForwar
   }
 }
 
-// Fills the warpgroup's boxes with the outputs, each as soon as it is drained. `uses`: how often
-// each was filled before.
-__device__ __forceinline__ void fill_boxes(const Outputs<kTileCols<Form::kWeight>>& d,
-                                           Shared<Form::kWeight>& shared, int group,
-                                           std::uint32_t uses) {
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
-  const int row = warp * 16 + lane / 4;  // and 8 below
-#pragma unroll
-  for (int q = 0; q < kAddRounds; ++q) {
-    const int number = group * kAddPlaces + q % kAddPlaces;
-    unsigned char* box = shared.out + number * kBoxBytes;
-    // hazard: TMA's reads of the box that was here before it is overwritten
-    Barrier(shared.drained[number]).wait((uses + q / kAddPlaces + 1) & 1);
-#pragma unroll
-    for (int j = 0; j < kAddCols / 8; ++j) {
-      const int at = (q * 4 + j) * 4, four = 2 * j + lane % 4 / 2;
-      unsigned char* to = box + row * 128 + ((four ^ (row & 7)) << 4) + lane % 2 * 8;
-      *reinterpret_cast<float2*>(to) = make_float2(d.v[at], d.v[at + 1]);
-      *reinterpret_cast<float2*>(to + 8 * 128) = make_float2(d.v[at + 2], d.v[at + 3]);
-    }
-    async_fence();  // hazard: this thread's writes of the box and TMA's reads
-    __syncwarp();   // hazard: all lanes' writes before the warp reports the box
-    if (lane == 0) Barrier(shared.filled[number]).arrive();
-  }
-}
-
 }  // namespace tandem::cuda::hopper

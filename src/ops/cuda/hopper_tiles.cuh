@@ -8,7 +8,7 @@ namespace tandem::cuda::hopper {
 // Products of all experts e, with `rows` rows of tokens in total:
 //   kForward        y = x w^T      x [rows, depth], w [experts, cols, depth], y [rows, cols]
 //   kBackwardInput  y = x w        x [rows, depth], w [experts, depth, cols], y [rows, cols]
-//   kWeight         d_w += d_y^T x d_y [rows, height], x [rows, cols], d_w [experts, height, cols]
+//   kWeight         d_w (+)= d_y^T x  d_y [rows, height], x [rows, cols], d_w [experts, height, cols]
 enum class Form { kForward, kBackwardInput, kWeight };
 
 struct Problem {
@@ -16,10 +16,11 @@ struct Problem {
   int height;  // of one d_w; without meaning in the other forms, whose heights are experts' rows
   int cols;
   int depth;  // of the sums; without meaning in kWeight, whose depths are the experts' rows
+  bool accumulate;  // kWeight: adds to d_w instead of storing
 };
 
 inline constexpr int kTileRows = 128, kTileDepth = 64;
-// Narrower where the outputs leave through shared memory, so that they find room beside the stages.
+// Narrower where one warpgroup holds a whole tile, so that its outputs find room in registers.
 template <Form F>
 inline constexpr int kTileCols = F == Form::kWeight ? 192 : 256;
 inline constexpr int kMaxExperts = 512;
