@@ -21,6 +21,7 @@ struct ScheduleArgs {
   bool text = false;  // the program itself, line by line
   std::string svg;    // file for a picture of all stages
   int width = 0;      // columns of the chart; 0 = the terminal's
+  int from = 0;       // first unit of the chart
   bool all = false;   // also what is too much to take in
 };
 

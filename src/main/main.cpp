@@ -110,6 +110,8 @@ int dispatch(int argc, char** argv) {
       ->check(not_empty());
   schedule_command->add_option("--width", schedule.width, "columns of the chart")
       ->check(CLI::Range(20, 10000));
+  schedule_command->add_option("--from", schedule.from, "first unit of the chart")
+      ->check(CLI::NonNegativeNumber);
   schedule_command->add_flag("--all", schedule.all,
                              "every task and unit, also of a program too long to be read");
   schedule_command->footer("Example: tandem schedule configs/demo.json --svg demo.svg");

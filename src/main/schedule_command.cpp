@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <span>
 #include <vector>
 
 #include "commands.h"
@@ -16,7 +15,6 @@
 #include "tandem/schedule/lower.h"
 #include "tandem/schedule/policy.h"
 #include "tandem/schedule/print.h"
-#include "tandem/schedule/replay.h"
 #include "tandem/sim/cost_model.h"
 #include "tandem/sim/simulate.h"
 
@@ -53,7 +51,7 @@ void write_svg(const std::string& path, const RunConfig& config,
 // What a reader can take in; --all shows the rest.
 constexpr int kTaskRows = 2;  // of the terminal, for the tasks of a stage
 constexpr int kTaskStages = 16;
-constexpr double kChartUnits = 240;
+constexpr int kChartUnits = 240;
 
 // The line cut at a blank, with the number of tasks that are left out.
 std::string cut_tasks(const std::string& line, int width) {
@@ -76,29 +74,22 @@ void print_tasks(const RunConfig& config, int width, bool all) {
   if (stages < config.parallel.pp) fmt::print("... {} more stages\n", config.parallel.pp - stages);
 }
 
-// The instructions that come before the one which ends after kChartUnits; `units`: of them all.
-Program beginning(const Program& program, double& units) {
-  const auto unit = [](const Program&, const Instr&) { return 1.0; };
-  const Replay run = replay(std::span(&program, 1), unit, Peers::kAbsent);
-  const std::vector<double>& end = run.end[0];
-  units = end.empty() ? 0.0 : *std::max_element(end.begin(), end.end());
-  const auto late = [](double t) { return t > kChartUnits; };
-  Program first = program;
-  first.instrs.resize(
-      static_cast<std::size_t>(std::find_if(end.begin(), end.end(), late) - end.begin()));
-  return first;
-}
-
-void print_lanes(const RunConfig& config, const Program& program, int width, bool all) {
-  double units = 0;
-  const Program first = beginning(program, units);
+void print_lanes(const RunConfig& config, const Program& program, const ScheduleArgs& args,
+                 int width) {
+  const ChartLength length = chart_length(program);
+  if (args.from >= length.units)
+    throw_error(ExitCode::kUsage, "--from {}: the program of stage {} has {} units", args.from,
+                program.stage, length.units);
+  const UnitRange range{.from = args.from, .count = args.all ? 0 : kChartUnits};
   fmt::print("\nlanes of stage {}\n{}", program.stage,
-             lane_chart(all ? program : first, width, colour_wanted()));
-  if (all || units <= kChartUnits) return;
-  fmt::print(
-      "\nThe first {:.0f} of {:.0f} units. --all: all of them, several to a cell; --svg FILE: a "
-      "picture of all stages",
-      kChartUnits, units);
+             lane_chart(program, width, colour_wanted(), range));
+  if (args.all || length.units <= kChartUnits) return;
+  fmt::print("\n{} of {} units. ", std::min(kChartUnits, length.units - args.from), length.units);
+  if (length.first_backward >= args.from + kChartUnits)
+    fmt::print("--from {}: where backward work begins; ", length.first_backward);
+  else
+    fmt::print("--from UNIT: a later part; ");
+  fmt::print("--all: all of them, several to a cell; --svg FILE: a picture of all stages");
   const int enough = 2 * config.parallel.pp;  // each stage comes to its steady part
   if (config.microbatches() > enough)
     fmt::print("; train.global_batch={}: a step of {} micro-batches instead of {}",
@@ -133,7 +124,7 @@ int run_schedule(const ScheduleArgs& args) {
   } else if (args.svg.empty()) {
     const int width = args.width > 0 ? args.width : terminal_width();
     print_tasks(config, width, args.all);
-    print_lanes(config, program, width, args.all);
+    print_lanes(config, program, args, width);
   }
   return 0;
 }

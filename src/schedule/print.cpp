@@ -60,25 +60,34 @@ bool is_drawn(const Instr& instr) {
   return instr.op != Op::kRecord && instr.op != Op::kWait && instr.op != Op::kHostWait;
 }
 
+// When each instruction runs if every one on a lane takes a unit.
+Replay in_units(const Program& program) {
+  const auto unit = [](const Program&, const Instr&) { return 1.0; };
+  return replay(std::span(&program, 1), unit, Peers::kAbsent);
+}
+
 class LaneChart {
  public:
-  LaneChart(const Program& program, int width, bool colour)
+  LaneChart(const Program& program, int width, bool colour, UnitRange range)
       : program_(program),
         colour_(colour),
-        per_band_(std::max(1, (width - kLabelColumns) / kCellColumns)) {
-    const auto unit = [](const Program&, const Instr&) { return 1.0; };
-    const Replay run = replay(std::span(&program, 1), unit, Peers::kAbsent);
+        per_band_(std::max(1, (width - kLabelColumns) / kCellColumns)),
+        from_(range.from) {
+    const Replay run = in_units(program);
     for (const double end : run.end[0]) units_ = std::max(units_, static_cast<int>(end));
-    units_per_cell_ = std::max(1, ceil_div(units_, per_band_ * kMaxBands));
-    cells_ = ceil_div(units_, units_per_cell_);
+    const int rest = std::max(0, units_ - from_);
+    shown_ = range.count > 0 ? std::min(range.count, rest) : rest;
+    units_per_cell_ = std::max(1, ceil_div(shown_, per_band_ * kMaxBands));
+    cells_ = ceil_div(shown_, units_per_cell_);
     for (std::size_t i = 0; i < program.instrs.size(); ++i)
       if (is_drawn(program.instrs[i]) && run.end[0][i] >= 0.0)
-        place(program.instrs[i], run.begin[0][i], run.end[0][i]);
+        place(program.instrs[i], run.begin[0][i] - from_, run.end[0][i] - from_);
   }
 
   [[nodiscard]] std::string text() const {
     std::string out = fmt::format("stage {} of {}, {} micro-batches, {} units", program_.stage,
                                   program_.pp, program_.microbatches, units_);
+    if (shown_ < units_) out += fmt::format(", here {} to {}", from_, from_ + shown_);
     if (units_per_cell_ > 1) out += fmt::format(", {} in each cell", units_per_cell_);
     out += "\n";
     for (int begin = 0; begin < cells_; begin += per_band_)
@@ -93,7 +102,7 @@ class LaneChart {
     Row& row = rows_[static_cast<std::size_t>(instr.lane)];
     row.resize(cells_);
     const double scale = units_per_cell_;
-    for (int c = static_cast<int>(begin / scale); c < cells_ && c * scale < end; ++c) {
+    for (int c = std::max(0, static_cast<int>(begin / scale)); c < cells_ && c * scale < end; ++c) {
       const double weight = std::min(end, (c + 1) * scale) - std::max(begin, c * scale);
       if (weight > row[c].weight) row[c] = {&instr, weight};
     }
@@ -102,7 +111,7 @@ class LaneChart {
   void add_band(std::string& out, int begin, int end) const {
     std::string ruler(kLabelColumns, ' ');
     for (int c = begin; c < end; c += kRulerStep)
-      ruler += fmt::format("{:<{}}", c * units_per_cell_, kRulerStep * kCellColumns);
+      ruler += fmt::format("{:<{}}", from_ + c * units_per_cell_, kRulerStep * kCellColumns);
     out += fmt::format("\n{}\n", trimmed(ruler));
     for (int lane = 0; lane < kNumLanes; ++lane) {
       if (!occupied(rows_[lane], begin, end)) continue;
@@ -162,7 +171,9 @@ class LaneChart {
   const Program& program_;
   bool colour_;
   int per_band_;   // cells
+  int from_;       // first unit shown
   int units_ = 0;  // length of the program
+  int shown_ = 0;  // units
   int units_per_cell_ = 1;
   int cells_ = 0;
   std::array<Row, kNumLanes> rows_;
@@ -188,8 +199,20 @@ std::pair<std::size_t, std::size_t> steady_part(const std::vector<Task>& tasks) 
 
 }  // namespace
 
-std::string lane_chart(const Program& program, int width, bool colour) {
-  return LaneChart(program, width, colour).text();
+std::string lane_chart(const Program& program, int width, bool colour, UnitRange range) {
+  return LaneChart(program, width, colour, range).text();
+}
+
+ChartLength chart_length(const Program& program) {
+  const Replay run = in_units(program);
+  double all = 0.0, backward = 0.0;
+  for (std::size_t i = 0; i < program.instrs.size(); ++i) {
+    const Instr& instr = program.instrs[i];
+    all = std::max(all, run.end[0][i]);
+    const bool first = backward == 0.0 || run.begin[0][i] < backward;
+    if (instr.op == Op::kRun && instr.dir == Dir::kBwd && first) backward = run.begin[0][i];
+  }
+  return {static_cast<int>(all), static_cast<int>(backward)};
 }
 
 std::string task_line(const std::vector<Task>& tasks) {

@@ -144,22 +144,27 @@ class CommandLine(JobTest):
             return done.stdout
 
         whole = drawn()
-        self.assertNotRegex(whole, "[.]{3}|The first")
+        self.assertNotRegex(whole, r"[.]{3}|\d of \d+ units|here")
         long = ["train.global_batch=512"]
         text = drawn(*long)
         self.assertRegex(text, r"stage 0: F0c0 .* [0-9&FBc]+ [.]{3} \d+ more\n")
-        self.assertRegex(text, r"The first 240 of \d+ units[.] --all.*train.global_batch=8: a step of 4")
+        self.assertRegex(text, r"240 of \d+ units[.] --from \w+: .*--all.*train.global_batch=8: a step of 4")
         self.assertLess(max(map(len, text.splitlines()[:2])), 2 * 100 + 20)
         self.assertNotIn("in each cell", text)
         every = drawn(*long, "--all")
         self.assertRegex(every, r"stage 0: F0c0 .* B255c0\n")
-        self.assertNotRegex(every, "[.]{3}|The first")
+        self.assertNotRegex(every, r"[.]{3}|\d of \d+ units|here")
         self.assertIn("in each cell", every)
         # What is shown begins as the whole does.
         first, all_of_it = (
             [line for line in drawn("train.global_batch=32", *more, width=2000).splitlines()
              if line.startswith("compute")][0] for more in ([], ["--all"]))
         self.assertTrue(all_of_it.startswith(first) and len(all_of_it) > len(first), first)
+        later = drawn(*long, "--from", "300")
+        self.assertIn("here 300 to 540", later)
+        self.assertRegex(later, r"\n +300 ")
+        self.refused(2, r"--from 9999999: the program of stage 0 has \d+ units", "schedule",
+                     self.config, "--from", "9999999")
 
         many = drawn("model.layers=32", "parallel.pp=32", "parallel.vpp=1", "parallel.ep=1",
                      "--ranks", "32")

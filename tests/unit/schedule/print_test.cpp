@@ -62,6 +62,18 @@ TEST_CASE("a lane chart has a row per lane in use and a cell per unit") {
         "UPPER CASE forward  lower case backward  digit: micro-batch mod 10\n");
 }
 
+TEST_CASE("a lane chart shows the units it is asked for") {
+  HandProgram p;
+  for (int i = 0; i < 6; ++i) p.run(NodeKind::kMlp, i < 4 ? F : B, i, {});
+  CHECK(chart_length(p.program()).units == 6);
+  CHECK(chart_length(p.program()).first_backward == 4);
+  const std::string part = lane_chart(p.program(), 100, false, {.from = 2, .count = 3});
+  CHECK(part.find("6 units, here 2 to 5\n") != std::string::npos);
+  CHECK(part.find("         2\ncompute  M2 M3 m4\n") != std::string::npos);
+  const std::string rest = lane_chart(p.program(), 100, false, {.from = 4});
+  CHECK(rest.find("         4\ncompute  m4 m5\n") != std::string::npos);
+}
+
 TEST_CASE("colour changes nothing but the colour") {
   const std::string plain = lane_chart(small().program(), 60, false);
   const std::string colour = lane_chart(small().program(), 60, true);
