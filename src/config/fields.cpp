@@ -181,7 +181,7 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
       "Modelled network time added to every expert all-to-all");
   add("deterministic", &t.deterministic, kAny, "", "Same numbers in every run, on every device");
   add("poison_memory", &t.poison_memory, kAny, "",
-      "Fill freed activations with NaN, to catch reads of them");
+      "Fill freed activations, and before a step the gradients of experts, with NaN: a read shows");
 }
 
 void add_data(std::vector<Field>& all, DataConfig& d) {
