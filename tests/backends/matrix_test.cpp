@@ -276,6 +276,48 @@ TEST_CASE("clip scale") {
   });
 }
 
+// Layouts cut parameters and state at other places, and promise the same bits.
+TEST_CASE("adamw gives an element the same bits wherever it stands") {
+  on_every_backend([](auto& backend) {
+    constexpr std::int64_t kAll = 75;
+    for (const DType dtype : kStorage) {
+      Random random(7);
+      const Tensor master = random.values(DType::kF32, kAll, 1),
+                   m = random.values(DType::kF32, kAll, 1),
+                   grad = random.values(DType::kF32, kAll, 1);
+      Tensor v = random.values(DType::kF32, kAll, 1);
+      for (double& x : v.v) x = std::abs(x);
+      // Updates [0, cut) and [cut, kAll) apart.
+      const auto updated = [&](std::int64_t cut) {
+        ops::AdamW whole{backend.put(master), backend.put(m),
+                         backend.put(v),      backend.put(grad),
+                         backend.room(dtype, kAll, 1),
+                         backend.put(tensor(DType::kF32, 1, 1, {0.7})),
+                         0.01F,               0.9F,
+                         0.95F,               1e-8F,
+                         0.1F,                3};
+        for (const auto& [begin, end] : {std::pair{std::int64_t{0}, cut}, {cut, kAll}}) {
+          ops::AdamW part = whole;
+          for (auto view : {&ops::AdamW::master, &ops::AdamW::m, &ops::AdamW::v, &ops::AdamW::grad,
+                            &ops::AdamW::param})
+            part.*view = (whole.*view).slice(begin, end - begin);
+          backend.run(part);
+        }
+        std::vector<Tensor> all;
+        for (const View& view : {whole.master, whole.m, whole.v, whole.param})
+          all.push_back(backend.get(view));
+        return all;
+      };
+      const std::vector<Tensor> expected = updated(kAll);
+      for (const std::int64_t cut : {1, 5, 15, 16, 37, 64}) {
+        const std::vector<Tensor> got = updated(cut);
+        CAPTURE(cut, name_of(dtype));
+        for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i].v == expected[i].v);
+      }
+    }
+  });
+}
+
 TEST_CASE("adamw") {
   on_every_backend([](auto& backend) {
     for (const std::int64_t n : {0, 1, 50, 9000})

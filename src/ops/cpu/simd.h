@@ -1,7 +1,8 @@
 // Vec: one register of floats, as the compiler's portable vector type, and what the kernels need of
 // it.
-// Tails run through the same operations as full vectors, so a value never depends on where in a
-// loop it stood. Loops are written as for_lanes(n, [&](i, lanes) {...}).
+// Tails run through the same operations as full vectors, so a value does not depend on where in a
+// loop it stood, unless two products are added: either may fuse with the sum. Where that matters,
+// fusing is off (CMakeLists.txt). Loops are written as for_lanes(n, [&](i, lanes) {...}).
 #pragma once
 
 #include <algorithm>

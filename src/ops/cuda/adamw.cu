@@ -24,13 +24,16 @@ __global__ void __launch_bounds__(kThreads)
     v_p = reinterpret_cast<F*>(v)[i];
   const F grad_p = reinterpret_cast<const F*>(grad)[i];
   Pack<T, N> rounded;
+  // Which product fuses with a sum is written out: layouts cut the state differently, so an element
+  // may meet another N, and must get the same bits.
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const float g = grad_p.v[j] * factor;
-    m_p.v[j] = m_p.v[j] * s.beta1 + g * (1.0F - s.beta1);
-    v_p.v[j] = v_p.v[j] * s.beta2 + g * g * (1.0F - s.beta2);
-    const float move = m_p.v[j] * s.inverse1 / (sqrtf(v_p.v[j] * s.inverse2) + s.eps);
-    master_p.v[j] = master_p.v[j] * s.keep - move * s.lr;
+    m_p.v[j] = __fmaf_rn(m_p.v[j], s.beta1, __fmul_rn(g, 1.0F - s.beta1));
+    v_p.v[j] = __fmaf_rn(v_p.v[j], s.beta2, __fmul_rn(__fmul_rn(g, g), 1.0F - s.beta2));
+    const float root = sqrtf(__fmul_rn(v_p.v[j], s.inverse2));
+    const float move = __fmul_rn(m_p.v[j], s.inverse1) / __fadd_rn(root, s.eps);
+    master_p.v[j] = __fmaf_rn(master_p.v[j], s.keep, -__fmul_rn(move, s.lr));
     rounded.v[j] = from_float<T>(master_p.v[j]);
   }
   reinterpret_cast<F*>(master)[i] = master_p;
