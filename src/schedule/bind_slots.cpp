@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "clocks.h"
+#include "free_buffers.h"
 #include "tandem/base/error.h"
 #include "tandem/schedule/lower.h"
 
@@ -91,7 +92,8 @@ class Binder {
     for (const SlotAccess& use : instr.uses) {
       const Slot& slot = slot_of(use);
       if (last_use_[static_cast<std::size_t>(use.slot)] == index && !persistent(slot.kind))
-        free_list(slot.kind, is_sent(use.slot)).push_back(slot.buffer);
+        free_list(slot.kind, is_sent(use.slot))
+            .push(slot.buffer, order_.last_accesses(slot.buffer));
     }
   }
 
@@ -125,27 +127,22 @@ class Binder {
 
   // The buffer freed last whose accesses are all ordered before `clock`; failing that, and where
   // the writer may wait, the one freed last that waits of the writer's own direction can order.
-  std::int32_t take(std::vector<std::int32_t>& list, const Instr& instr, Clock& clock,
-                    bool may_wait) {
-    for (const bool waiting : {false, true}) {
-      if (waiting && !may_wait) break;
-      for (auto it = list.rbegin(); it != list.rend(); ++it) {
-        const BufferUse write[] = {{*it, Access::kWrite}};
-        LaneSet waits = 0;
-        Clock after = clock;
-        const bool free = waiting ? order_.order(instr, write, after, waits)
-                                  : order_.unordered(write, clock) == 0;
-        if (!free) continue;
-        clock = after;
-        const std::int32_t buffer = *it;
-        list.erase(std::next(it).base());
-        return buffer;
-      }
-    }
-    return -1;
+  std::int32_t take(FreeBuffers& list, const Instr& instr, Clock& clock, bool may_wait) {
+    const std::int32_t buffer = list.take(clock, [](std::int32_t) { return true; });
+    if (buffer >= 0 || !may_wait) return buffer;
+    Clock after = clock;
+    const std::int32_t awaited =
+        list.take(order_.furthest(instr, clock), [&](std::int32_t candidate) {
+          const BufferUse write[] = {{candidate, Access::kWrite}};
+          LaneSet waits = 0;
+          after = clock;
+          return order_.order(instr, write, after, waits);
+        });
+    if (awaited >= 0) clock = after;
+    return awaited;
   }
 
-  std::vector<std::int32_t>& free_list(SlotKind kind, bool sent) {
+  FreeBuffers& free_list(SlotKind kind, bool sent) {
     return free_[static_cast<std::size_t>(kind)][sent ? 1 : 0];
   }
 
@@ -155,7 +152,7 @@ class Binder {
   std::vector<std::int32_t> last_use_;  // by slot: instruction
   std::vector<char> sent_;              // by slot
   LatestSends sends_;
-  std::array<std::array<std::vector<std::int32_t>, 2>, kNumSlotKinds> free_;
+  std::array<std::array<FreeBuffers, 2>, kNumSlotKinds> free_;
   std::vector<BufferUse> uses_;  // of the instruction being enqueued
 };
 

@@ -80,6 +80,19 @@ bool LaneOrder::order(const Instr& instr, std::span<const BufferUse> uses, Clock
   return true;
 }
 
+Clock LaneOrder::last_accesses(std::int32_t buffer) const {
+  const Accesses& past = history_[static_cast<std::size_t>(buffer)];
+  Clock last = past.reads;
+  join(last, past.writes);
+  return last;
+}
+
+Clock LaneOrder::furthest(const Instr& instr, Clock clock) const {
+  for (int lane = 0; lane < kNumLanes; ++lane)
+    join(clock, at(event(instr.dir, static_cast<Lane>(lane))).clock);
+  return clock;
+}
+
 void LaneOrder::finish(std::int32_t index, const Instr& instr, std::span<const BufferUse> uses,
                        Clock clock, bool records) {
   const auto lane = static_cast<std::size_t>(instr.lane);

@@ -49,6 +49,12 @@ class LaneOrder {
   bool order(const Instr& instr, std::span<const BufferUse> uses, Clock& clock,
              LaneSet& waits) const;
 
+  // The last access of each lane to the buffer.
+  [[nodiscard]] Clock last_accesses(std::int32_t buffer) const;
+
+  // No wait of `instr` that order() may find orders anything behind this.
+  [[nodiscard]] Clock furthest(const Instr& instr, Clock clock) const;
+
   // Enqueues the instruction, ordered after `clock`; `records`: an event is recorded behind it.
   void finish(std::int32_t index, const Instr& instr, std::span<const BufferUse> uses, Clock clock,
               bool records);

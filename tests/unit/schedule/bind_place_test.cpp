@@ -4,8 +4,11 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <ctime>
+#include <functional>
 #include <map>
 
+#include "free_buffers.h"
 #include "lower_options.h"
 #include "tandem/base/error.h"
 #include "tandem/schedule/check.h"
@@ -209,6 +212,51 @@ TEST_CASE("memory does not grow with the number of micro-batches") {
       CHECK(buffers_of(lower_evenly({pp, 1, 8, pp, true}, 2), stage) ==
             buffers_of(lower_evenly({pp, 1, 64, pp, true}, 2), stage));
     }
+}
+
+TEST_CASE("the time to build a program grows with its length, also where transfers keep buffers") {
+  const auto cpu_seconds = [](int microbatches) {
+    const LowerOptions options =
+        lower_by_hand({4, 2, microbatches, 4, true}, {1, 0, 0, 0, 0, 0, 0, 0});
+    const std::clock_t begin = std::clock();
+    CHECK(buffers_of(options, 1) > microbatches);
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  };
+  // The square of 8 is 64.
+  CHECK(cpu_seconds(32768) < 24 * cpu_seconds(4096));
+}
+
+TEST_CASE("of the free buffers the last one whose accesses are over is taken") {
+  std::uint32_t state = 1;
+  const auto below = [&](std::int32_t n) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<std::int32_t>((state >> 16) % static_cast<std::uint32_t>(n));
+  };
+  const auto clock_below = [&](std::int32_t n) {
+    Clock clock{};
+    for (std::int32_t& time : clock) time = below(n);
+    return clock;
+  };
+  FreeBuffers free;
+  std::vector<std::pair<std::int32_t, Clock>> simple;  // the same as a list
+  int found = 0;
+  for (std::int32_t buffer = 0; buffer < 20000; ++buffer) {
+    const Clock last = clock_below(100);
+    free.push(buffer, last);
+    simple.emplace_back(buffer, last);
+    if (below(8) == 0) continue;
+    const Clock reach = clock_below(110);
+    const auto accept = [](std::int32_t candidate) { return candidate % 3 != 0; };
+    const auto wanted = std::find_if(simple.rbegin(), simple.rend(), [&](const auto& entry) {
+      return accept(entry.first) &&
+             std::equal(reach.begin(), reach.end(), entry.second.begin(), std::greater_equal<>());
+    });
+    REQUIRE(free.take(reach, accept) == (wanted == simple.rend() ? -1 : wanted->first));
+    if (wanted == simple.rend()) continue;
+    simple.erase(std::next(wanted).base());
+    ++found;
+  }
+  CHECK(found > 5000);
 }
 
 TEST_CASE("a buffer holds one kind of slot; parameters and gradients keep their own") {
