@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
 #include "tandem/config/load.h"
+#include "tandem/optim/lr_schedule.h"
 
 namespace tandem {
 namespace {
@@ -77,6 +79,15 @@ class Comparison {
     return found;
   }
 
+  // A number of the checkpoint's config; `absent` where it does not have the key.
+  [[nodiscard]] int old_number(const char* section, const char* key, int absent) const {
+    const Json* part = old_.find(section);
+    const Json* value = part == nullptr ? nullptr : part->find(key);
+    if (value == nullptr) return absent;
+    return static_cast<int>(
+        value->as_int(fmt::format("{}: {}.{}", what_, section, key), 0, kMostInt));
+  }
+
   // The checkpoint's model as far as layers and their kinds go.
   [[nodiscard]] ModelConfig old_layers() const {
     const Json& model = old_.at("model", what_);
@@ -108,6 +119,24 @@ bool same_kinds(const ModelConfig& a, const ModelConfig& b) {
   return true;
 }
 
+// Another length of the run bends a schedule that ends with it: from the checkpoint's step on, the
+// learning rate may jump though no key of the optimizer changed.
+Changes bent_schedule(const Comparison& compare, const CheckpointInfo& info,
+                      const RunConfig& config) {
+  const int now = config.train.steps, before = compare.old_number("train", "steps", now);
+  const auto step = static_cast<int>(info.step);
+  const double was = learning_rate(config.optimizer, step, before);
+  const double is = learning_rate(config.optimizer, step, now);
+  constexpr double kVisible = 0.01;
+  if (std::abs(is - was) <= kVisible * std::max(is, was)) return {};
+  std::string why = fmt::format("{:.2e} (train.steps {} -> {}", is, before, now);
+  if (config.optimizer.schedule == LrSchedule::kCosine)
+    why += fmt::format("; optimizer.decay_steps={} keeps the schedule",
+                       std::max(1, before - config.optimizer.warmup_steps));
+  return {
+      {fmt::format("learning rate of step {}", step + 1), fmt::format("{:.2e}", was), why + ")"}};
+}
+
 }  // namespace
 
 std::string require_same_run(const std::string& path, const CheckpointInfo& info,
@@ -137,7 +166,8 @@ std::string require_same_run(const std::string& path, const CheckpointInfo& info
   const auto any = [](Name) { return true; };
   Changes others = compare.changes("model", [](Name key) { return in(kObjective, key); });
   for (const Changes& more : {compare.changes("train", [](Name key) { return key == "dtype"; }),
-                              compare.changes("data", any), compare.changes("optimizer", any)})
+                              compare.changes("data", any), compare.changes("optimizer", any),
+                              bent_schedule(compare, info, config)})
     others.insert(others.end(), more.begin(), more.end());
   return listed(others);
 }

@@ -213,6 +213,29 @@ TEST_CASE("a checkpoint whose config does not know a key yet is continued") {
         "\n  data.valid_fraction: 0.05 -> 0.5\n  optimizer.lr: 0.003 -> 0.001");
 }
 
+TEST_CASE("a longer run tells where its learning rate jumps") {
+  const Overrides schedule = {"optimizer.lr=0.003", "optimizer.min_lr=0.0003",
+                              "optimizer.warmup_steps=6"};
+  const auto run = [&](const Overrides& more) {
+    Overrides all = schedule;
+    all.insert(all.end(), more.begin(), more.end());
+    return tiny(1, all);
+  };
+  const RunConfig before = run({"train.steps=306"});
+  const CheckpointInfo info{306, 306 * before.train.global_batch, before.train.seed,
+                            to_json(before)};
+  CHECK(require_same_run("c", info, run({"train.steps=3000"})) ==
+        "\n  learning rate of step 307: 3.00e-04 -> 2.93e-03 (train.steps 306 -> 3000; "
+        "optimizer.decay_steps=300 keeps the schedule)");
+  const Overrides kept = {"train.steps=3000", "optimizer.decay_steps=300"};
+  CHECK(require_same_run("c", info, run(kept)) == "\n  optimizer.decay_steps: 0 -> 300");
+  // Before the decay of a stable schedule begins, its length changes nothing.
+  const RunConfig stable = run({"train.steps=1000", "optimizer.schedule=wsd"});
+  const CheckpointInfo early{400, 400 * before.train.global_batch, before.train.seed,
+                             to_json(stable)};
+  CHECK(require_same_run("c", early, run({"train.steps=2000", "optimizer.schedule=wsd"})).empty());
+}
+
 TEST_CASE("a folder belongs to one run at a time") {
   const Scratch folder;
   const std::string dir = folder / "c";
