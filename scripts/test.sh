@@ -1,13 +1,23 @@
 #!/usr/bin/env bash
-# Installs, builds, and runs every test this machine can run. Arguments go to ctest:
+# Installs, builds, and runs every test this machine can run. Options of CMake go to it (and stay until
+# others are given), all other arguments to ctest:
 #   ./scripts/test.sh -L unit
+#   ./scripts/test.sh -DTANDEM_CUDA=OFF     does not compile the CUDA code where a toolkit is installed
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+options=() selection=()
+for argument in "$@"; do
+  case "$argument" in
+    -D*=*) options+=("$argument") ;;
+    *) selection+=("$argument") ;;
+  esac
+done
 
 install "${build_packages[@]}" "${test_packages[@]}"
 say "building (Release, with tests)"
-build build-test -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=ON
+build build-test -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=ON "${options[@]}"
 
 skipped="$(ctest --test-dir "$root/build-test" -N -L gpu 2>/dev/null | sed -n 's/^Total Tests: //p')"
 say "running the tests"
 [ "$(gpus)" -gt 0 ] || say "${skipped:-0} tests skipped: they need a GPU and this machine has none"
-exec ctest --test-dir "$root/build-test" --output-on-failure -j "$(nproc)" "$@"
+exec ctest --test-dir "$root/build-test" --output-on-failure -j "$(nproc)" "${selection[@]}"
