@@ -80,10 +80,9 @@ int start_limit_s(const ConfigArgs& args) {
 
 int run_train(const ConfigArgs& args) {
   require_one_kind_of_ranks(args);
-  install_signal_handlers();
   StartGuard guard(start_limit_s(args));
   const auto mpi = launched_by_mpi() ? make_mpi_world() : nullptr;
-  install_signal_handlers();
+  install_signal_handlers();  // again: MPI_Init may have installed its own
   try {
     return static_cast<int>(on_ranks(mpi.get(), std::max(1, args.ranks), [&](World& world) {
       Log log(world.rank(), false);

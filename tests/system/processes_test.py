@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from jobs import ENDLESS, JobTest
+from jobs import ENDLESS, ENVIRONMENT, JobTest
 
 
 def shards(folder):
@@ -43,6 +43,13 @@ class Processes(JobTest):
         self.assertGreaterEqual(step, 3)
         self.require_end(run(f"train.steps={step + 2}", save), 0, f"resume +step {step},",
                          f"saved +step {step + 2}")
+
+    def test_a_signal_while_libraries_start(self):
+        job = self.threads(*ENDLESS, "checkpoint.dir=" + self.path("c"),
+                           env=dict(ENVIRONMENT, LD_DEBUG="libs"))
+        job.wait_for("calling init: ")  # of the first library; main() is far away
+        job.process.send_signal(signal.SIGUSR1)
+        self.require_end(job, 0, "stopped by a signal", r"saved +step 1 ")
 
     def test_sigusr1_to_mpirun_saves_and_ends_well(self):
         self.stop_and_resume(self.mpirun)

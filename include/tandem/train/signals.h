@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-// Installs the handlers. Call before MPI_Init, which takes a while, and after it: it may install its
-// own.
+// Installs the handlers. Call as early as can be, and after MPI_Init: it may install its own. They
+// set flags and need nothing of the libraries.
 void install_signal_handlers();
 
 bool stop_requested();       // any of them has arrived
