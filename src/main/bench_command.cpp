@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <fstream>
 #include <memory>
 
 #include "commands.h"
+#include "output_file.h"
 #include "ranks.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -23,13 +23,6 @@ RunConfig bench_config(bench::Kind kind, const ConfigArgs& args, int ranks) {
   return resolve(std::move(config), bench::takes_ranks(kind) ? ranks : 0, config_origin(args.path));
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  if (!file.flush())
-    throw_error(ExitCode::kBadInput, "{} cannot be written: check the folder and the space", path);
-}
-
 // One rank with its config, start to end.
 ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const RunConfig& config,
                    Log& log) {
@@ -37,7 +30,8 @@ ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const 
   abort_on_error(world, [&] { report = bench::run(world, kind, config, args.repeats, log); });
   if (world.rank() != 0) return ExitCode::kOk;
   log.info("\n{}", bench::to_table(report));
-  if (!args.json.empty()) write_file(args.json, bench::to_json(report, args.command, config));
+  if (!args.json.empty())
+    write_output_file(args.json, bench::to_json(report, args.command, config));
   return ExitCode::kOk;
 }
 
@@ -49,6 +43,7 @@ int run_bench(BenchArgs args) {
     args.config.overrides.insert(args.config.overrides.begin(), args.config.path);
     args.config.path.clear();
   }
+  require_other_file("--json", args.json, args.config.path);
   require_one_kind_of_ranks(args.config);
   const auto mpi = launched_by_mpi() ? make_mpi_world() : nullptr;
   const int ranks = mpi ? mpi->size() : std::max(1, args.config.ranks);

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <vector>
 
 #include "commands.h"
+#include "output_file.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/config/load.h"
@@ -38,13 +38,11 @@ int terminal_width() {
 void write_svg(const std::string& path, const RunConfig& config,
                const std::vector<Program>& programs) {
   const SimResult result = simulate(programs, cost_model(config, MachineModel{}));
-  std::ofstream file(path);
-  file << to_svg(programs, result,
-                 fmt::format("Modelled: pp {} x vpp {}, ep {}, {} micro-batches, overlap {}",
-                             config.parallel.pp, config.parallel.vpp, config.parallel.ep,
-                             config.microbatches(), config.overlap.enabled ? "on" : "off"));
-  if (!file.flush())
-    throw_error(ExitCode::kBadInput, "{} cannot be written: check the folder and the space", path);
+  const std::string title =
+      fmt::format("Modelled: pp {} x vpp {}, ep {}, {} micro-batches, overlap {}",
+                  config.parallel.pp, config.parallel.vpp, config.parallel.ep,
+                  config.microbatches(), config.overlap.enabled ? "on" : "off");
+  write_output_file(path, to_svg(programs, result, title));
   fmt::print("{}: {} (modelled)\n", path, summary_text(result, config.parallel.pp));
 }
 
@@ -112,6 +110,7 @@ bool report_check(const char* what, const std::vector<Program>& programs) {
 }  // namespace
 
 int run_schedule(const ScheduleArgs& args) {
+  require_other_file("--svg", args.svg, args.config.path);
   const RunConfig config = planned_config(args.config);
   if (args.stage < 0 || args.stage >= config.parallel.pp)
     throw_error(ExitCode::kUsage, "--stage {}: the config has stages 0 to {}", args.stage,

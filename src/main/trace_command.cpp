@@ -1,12 +1,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <vector>
 
 #include "commands.h"
+#include "output_file.h"
 #include "tandem/base/error.h"
 #include "tandem/trace/trace.h"
 #include "trace_chart.h"
@@ -72,6 +72,7 @@ TraceWindow window_of(const ChromeTrace& trace, const TraceArgs& args) {
 }  // namespace
 
 int run_trace(const TraceArgs& args) {
+  require_other_file("--svg", args.svg, args.path);
   const ChromeTrace trace = read_chrome_trace(args.path);
   if (trace.spans.empty())
     throw_error(ExitCode::kBadInput,
@@ -79,11 +80,7 @@ int run_trace(const TraceArgs& args) {
   const Chart chart = chart_of(trace, window_of(trace, args), args.path);
   print_tables(trace, args.path);
   if (args.svg.empty()) return 0;
-  std::ofstream file(args.svg);
-  file << to_svg(chart);
-  if (!file.flush())
-    throw_error(ExitCode::kBadInput, "{} cannot be written: check the folder and the space",
-                args.svg);
+  write_output_file(args.svg, to_svg(chart));
   fmt::print("\n{}: {:.3f} to {:.3f} ms\n", args.svg, chart.begin_us / 1e3, chart.end_us / 1e3);
   return 0;
 }
