@@ -15,6 +15,11 @@ namespace tandem {
 namespace {
 
 std::string contents(const std::string& path) {
+  std::error_code missing;  // told below
+  const auto status = std::filesystem::status(path, missing);
+  if (std::filesystem::exists(status) && !std::filesystem::is_directory(status) &&
+      !std::filesystem::is_regular_file(status))
+    throw_error(ExitCode::kBadInput, "{} is not a regular file: it may never end", path);
   std::ifstream file(path, std::ios::binary);
   if (!file) throw_error(ExitCode::kBadInput, "cannot open {}: {}", path, std::strerror(errno));
   try {
