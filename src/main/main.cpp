@@ -151,7 +151,10 @@ int dispatch(int argc, char** argv) {
   tokenize_command->add_option("FILES", tokenize.inputs, "text files, one document each")
       ->required()
       ->check(not_empty());
-  tokenize_command->footer("Example: tandem tokenize data/kjv data/kjv.txt");
+  tokenize_command->footer(
+      "Example: split -n l/12 data/kjv.txt runs/part- && tandem tokenize runs/kjv runs/part-*\n"
+      "Documents are held out whole, here by data.split=10,2,0: give several files, or train with\n"
+      "data.valid=PREFIX of another pair, or with train.eval_every=0.");
 
   auto* bench_command = app.add_subcommand("bench", "Time products, ops, steps and exchanges");
   bench_command
