@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "memory_check.h"
 #include "tandem/base/error.h"
@@ -10,19 +11,10 @@
 #include "tandem/model/slot.h"
 #include "tandem/runtime/rehearsal.h"
 #include "tandem/schedule/check.h"
-#include "tandem/schedule/lower.h"
 #include "tandem/train/device_choice.h"
 
 namespace tandem {
 namespace {
-
-void require_sound(const std::vector<Program>& programs, const char* what) {
-  const CheckReport report = check_programs(programs);
-  if (!report.ok())
-    throw_error(ExitCode::kInternal,
-                "the {} program is unsound, {} finding(s); first: stage {}: {}", what,
-                report.total_findings, report.findings[0].stage, report.findings[0].what);
-}
 
 // Ranks started with different configs or binaries would hang in their first collective.
 void require_equal_everywhere(World& world, const RunConfig& config,
@@ -93,13 +85,24 @@ RankState rehearsed(const RankState& rank, const Program& training) {
 
 }  // namespace
 
-Engine::Engine(World& w, const RunConfig& c, Log& log)
+std::vector<Program> sound_programs(const RunConfig& config, ProgramKind kind) {
+  std::vector<Program> programs = build_programs(lower_options(config), kind);
+  const CheckReport report = check_programs(programs);
+  if (!report.ok())
+    throw_error(ExitCode::kInternal,
+                "the {} program is unsound, {} finding(s); first: stage {}: {}",
+                kind == ProgramKind::kTraining ? "training" : "evaluation", report.total_findings,
+                report.findings[0].stage, report.findings[0].what);
+  return programs;
+}
+
+Engine::Engine(World& w, const RunConfig& c, std::vector<Program> programs, Log& log)
     : world(w),
       config(c),
       grid(make_grid(config)),
       partition(make_partition(config)),
       stage_(static_cast<std::size_t>(grid.place(world.rank()).pp)),
-      programs_(build_programs(lower_options(config), ProgramKind::kTraining)),
+      programs_(std::move(programs)),
       device(open_device(world, config.train, log)),
       data(together(world, [&] { return open_data(config); })),
       lanes(*device, grid.pp),
@@ -125,7 +128,6 @@ Engine::Engine(World& w, const RunConfig& c, Log& log)
     device->delay(lanes.stream(Lane::kEp), 0.0);  // its first use may wait for every lane
     lanes.sync_all();
   }
-  require_sound(programs_, "training");
   require_equal_everywhere(world, config, programs_);
 }
 
@@ -151,8 +153,8 @@ StepInput Engine::step_input(std::int64_t step, double lr) {
   return input;
 }
 
-Engine::StepResult Engine::train_step(std::int64_t step, double lr) {
-  executor_.run(step_input(step, lr));
+Engine::StepResult Engine::train_step(const StepInput& input) {
+  executor_.run(input);
   float norm = 0.0F;
   Stream& stream = lanes.stream(Lane::kDp);
   device->copy(stream, &norm, optimizer.grad_norm().data, sizeof(norm));
@@ -161,17 +163,17 @@ Engine::StepResult Engine::train_step(std::int64_t step, double lr) {
   return {executor_.loss_sum(), executor_.aux_loss(), static_cast<double>(norm)};
 }
 
+void Engine::prepare_evaluation() {
+  if (evaluator_) return;
+  evaluation_ = sound_programs(evaluation_config(config), ProgramKind::kEvaluation)[stage_];
+  evaluator_ = std::make_unique<Executor>(
+      RankState{config, make_dims(config), *device, lanes, comms, params, optimizer, timeline},
+      evaluation_);
+}
+
 double Engine::evaluate() {
-  if (!data.valid) return 0.0;
+  TANDEM_CHECK(evaluator_ != nullptr, "an evaluation that was not prepared");
   const RunConfig held_out = evaluation_config(config);
-  if (!evaluator_) {
-    const auto programs = build_programs(lower_options(held_out), ProgramKind::kEvaluation);
-    require_sound(programs, "evaluation");
-    evaluation_ = programs[stage_];
-    evaluator_ = std::make_unique<Executor>(
-        RankState{config, make_dims(config), *device, lanes, comms, params, optimizer, timeline},
-        evaluation_);
-  }
   std::vector<std::int64_t> first;
   for (int m = 0; m < config.train.eval_batches; ++m)
     first.push_back(first_sample(held_out, 0, m, grid.place(world.rank()).dp));

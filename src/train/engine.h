@@ -16,21 +16,30 @@
 #include "tandem/plan/grid.h"
 #include "tandem/plan/partition.h"
 #include "tandem/runtime/executor.h"
+#include "tandem/schedule/lower.h"
 #include "tandem/train/batch_loader.h"
 
 namespace tandem {
 
+// The programs of all stages, proven sound. The longer the step, the longer it takes.
+std::vector<Program> sound_programs(const RunConfig& config, ProgramKind kind);
+
 class Engine {
  public:
-  // Builds and checks the programs of all stages, compares their hash over the ranks, makes the
-  // communicators, initialises the parameters, opens the data. Collective.
-  Engine(World& world, const RunConfig& config, Log& log);
+  // Compares the hashes of the programs over the ranks, makes the communicators, initialises the
+  // parameters, opens the data. `programs`: sound_programs for training. Collective.
+  Engine(World& world, const RunConfig& config, std::vector<Program> programs, Log& log);
 
   struct StepResult {
     double loss_sum, aux, grad_norm;  // without the loss scale
   };
-  StepResult train_step(std::int64_t step, double lr);  // step counts from 0
-  double evaluate();                                    // mean held-out loss; collective
+  // Loads the batches of a step, which counts from 0. Collective.
+  StepInput step_input(std::int64_t step, double lr);
+  StepResult train_step(const StepInput& input);
+  // Once, before the first evaluation: its program is built and proven, which may take long. Waits
+  // for nobody.
+  void prepare_evaluation();
+  double evaluate();  // mean held-out loss; collective
   // Runs the forward and backward of `step` again, node by node, and says where the first value
   // that is not finite appears on this rank; empty if nowhere, or if another rank holds a parameter
   // that is not finite. Collective.
@@ -64,12 +73,11 @@ class Engine {
  private:
   std::span<const BatchView> load(BatchLoader& loader, BatchSource& source,
                                   const std::vector<std::int64_t>& first);
-  StepInput step_input(std::int64_t step, double lr);
   std::string find_non_finite_parameter();
 
   Program evaluation_;
   Executor executor_;
-  std::unique_ptr<Executor> evaluator_;  // made at the first evaluation
+  std::unique_ptr<Executor> evaluator_;  // made by prepare_evaluation
   BatchLoader batches_, evaluation_batches_;
 
  public:

@@ -51,6 +51,13 @@ std::string about_run(const RunConfig& config, const Device& device) {
   return text + "; " + device.description();
 }
 
+std::vector<Program> training_programs(const RunConfig& config, const TrainHooks& hooks) {
+  if (hooks.on_own_work) hooks.on_own_work(true);
+  std::vector<Program> programs = sound_programs(config, ProgramKind::kTraining);
+  if (hooks.on_own_work) hooks.on_own_work(false);
+  return programs;
+}
+
 class Trainer {
  public:
   Trainer(World& world, const RunConfig& config, Log& log, const TrainHooks& hooks)
@@ -58,7 +65,7 @@ class Trainer {
         config_(config),
         log_(log),
         hooks_(hooks),
-        engine_(world, config, log),
+        engine_(world, config, training_programs(config, hooks), log),
         flops_per_step_(flops_per_token(config) * config.train.global_batch * config.train.seq_len),
         profile_(engine_, config.logging, log),
         watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {
@@ -71,6 +78,7 @@ class Trainer {
  private:
   using Sinks = std::vector<std::unique_ptr<MetricSink>>;
   [[nodiscard]] Sinks open_sinks() const;  // rank 0's; others have none
+  StepInput load(std::int64_t index, double lr);
   StepReport step(std::int64_t index);
   void judge(StepReport& report, std::int64_t index);
   void evaluate(std::int64_t done);
@@ -117,10 +125,9 @@ void Trainer::fail(ExitCode code, const std::string& what) {
 
 std::int64_t Trainer::resume() {
   if (config_.checkpoint.dir.empty() || !config_.checkpoint.resume) return 0;
-  watchdog_.be_patient(true);
+  const auto patience = watchdog_.patient("in a checkpoint");
   const auto info = load_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp),
                                engine_.params, engine_.optimizer, config_, log_);
-  watchdog_.be_patient(false);
   if (!info) return 0;
   together(world_, [&] {
     engine_.loss_scaler.restore(info->loss_scale_json, config_.checkpoint.dir + ", loss_scale");
@@ -135,14 +142,13 @@ std::int64_t Trainer::resume() {
 
 void Trainer::save(std::int64_t done) {
   if (config_.checkpoint.dir.empty() || saved_step_ == done) return;
-  watchdog_.be_patient(true);
+  const auto patience = watchdog_.patient("in a checkpoint");
   const auto begin = Clock::now();
   save_state(world_, *engine_.device, engine_.lanes.stream(Lane::kDp), engine_.params,
              engine_.optimizer, config_,
              {done, done * config_.train.global_batch, config_.train.seed, to_json(config_),
               engine_.loss_scaler.to_json()},
              hooks_.on_save);
-  watchdog_.be_patient(false);
   saved_step_ = done;
   if (world_.rank() == 0)
     log_.note("saved    step {} to {} in {:.2f} s", done, config_.checkpoint.dir,
@@ -151,6 +157,11 @@ void Trainer::save(std::int64_t done) {
 
 void Trainer::evaluate(std::int64_t done) {
   if (!engine_.data.valid) return;
+  {
+    const auto own_work = watchdog_.own_work();
+    engine_.prepare_evaluation();
+  }
+  const auto patience = watchdog_.patient("in an evaluation");
   const double loss = engine_.evaluate();
   if (result_.first_held_out == 0.0) result_.first_held_out = loss;
   result_.last_held_out = loss;
@@ -172,6 +183,7 @@ void Trainer::judge(StepReport& report, std::int64_t index) {
   report.skipped = scaler.skipped();
   report.skipped_since_line = scaler.skipped() - skipped_at_line_;
   if (taken) return;
+  const auto patience = watchdog_.patient("in the search for the first value that is not finite");
   const auto found = world_.gather(engine_.find_non_finite(index));
   std::string places;
   for (std::size_t rank = 0; rank < found.size(); ++rank)
@@ -185,12 +197,17 @@ void Trainer::judge(StepReport& report, std::int64_t index) {
       places.empty() ? " none found in a second run" : places, way_out_of_fp16(scaler));
 }
 
+StepInput Trainer::load(std::int64_t index, double lr) {
+  const auto patience = watchdog_.patient("before a step, in the loading of its batches");
+  return engine_.step_input(index, lr);
+}
+
 StepReport Trainer::step(std::int64_t index) {
   const auto begin = Clock::now();
   const auto taken = static_cast<int>(index - engine_.loss_scaler.skipped());
   const double lr = learning_rate(config_.optimizer, taken, config_.train.steps);
   profile_.before(index);
-  const Engine::StepResult mine = engine_.train_step(index, lr);
+  const Engine::StepResult mine = engine_.train_step(load(index, lr));
   profile_.after(index);
   const auto spans = to_spans(engine_.timeline.harvest(), engine_.program());
   const OverlapStats overlap = overlap_stats(spans);

@@ -29,9 +29,10 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::be_patient(bool patient) {
+void Watchdog::enter(const char* where, int patience) {
   const std::lock_guard lock(mutex_);
-  patient_ = patient;
+  where_ = where;
+  patience_ = patience;
   moved_ = Clock::now();
 }
 
@@ -64,14 +65,15 @@ void Watchdog::watch() {
     }
     if (!healthy()) return;
     const std::int64_t progress = timeline_.progress();
-    const int limit_s = patient_ ? kPatience * timeout_s_ : timeout_s_;
-    if (progress != last_progress) {
+    const std::int64_t limit_s = std::int64_t{patience_} * timeout_s_;
+    if (progress != last_progress || patience_ == 0) {
       last_progress = progress;
       moved_ = Clock::now();
     } else if (Clock::now() - moved_ > std::chrono::seconds(limit_s)) {
       const std::string reason = fmt::format(
           "rank {} has not moved for {} s ({}train.watchdog_s); its lanes stand at\n{}",
-          world_.rank(), limit_s, patient_ ? "in a checkpoint, 4 x " : "", timeline_.where());
+          world_.rank(), limit_s, where_ == nullptr ? "" : fmt::format("{}, {} x ", where_, patience_),
+          timeline_.where());
       log_.error("{}", reason);
       world_.abort(ExitCode::kComm, reason);
       return;

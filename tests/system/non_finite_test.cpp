@@ -20,8 +20,8 @@ TEST_CASE("a parameter that is not finite is found without a step that other ran
   std::vector<std::string> found(2);
   run_as_threads(2, [&](World& world) {
     Log log(world.rank(), /*quiet=*/true);
-    Engine engine(world, config, log);
-    (void)engine.train_step(0, 1e-3);
+    Engine engine(world, config, sound_programs(config, ProgramKind::kTraining), log);
+    (void)engine.train_step(engine.step_input(0, 1e-3));
     if (world.rank() == 0) {
       const float nan = std::numeric_limits<float>::quiet_NaN();
       Stream& stream = engine.lanes.stream(Lane::kCompute);

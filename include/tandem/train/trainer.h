@@ -24,6 +24,9 @@ struct TrainResult {
 struct TrainHooks {
   std::function<void(const StepReport&)> on_step;  // rank 0, after every step
   std::function<void()> on_ready;                  // every rank: its watchdog watches, no step yet
+  // Every rank, before on_ready: work that waits for no other rank, and may take long, begins
+  // (true) or ends.
+  std::function<void(bool)> on_own_work;
   SaveHook on_save;                                // every rank, at the stages of a checkpoint
 };
 

@@ -22,11 +22,29 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // While patient (a checkpoint is being written or read) nothing may move for four times as long.
+  // What the rank is at, from here until it goes: where work takes long in which nothing of a step
+  // moves. One at a time.
+  class Phase {
+   public:
+    ~Phase() { watchdog_.enter(nullptr, 1); }
+    Phase(const Phase&) = delete;
+    Phase& operator=(const Phase&) = delete;
+
+   private:
+    friend Watchdog;
+    Phase(Watchdog& watchdog, const char* where, int patience) : watchdog_(watchdog) {
+      watchdog_.enter(where, patience);
+    }
+    Watchdog& watchdog_;
+  };
+  // Nothing may move for four times as long; the message says `where`, as in "in a checkpoint".
   static constexpr int kPatience = 4;
-  void be_patient(bool patient);
+  [[nodiscard]] Phase patient(const char* where) { return {*this, where, kPatience}; }
+  // Work that neither waits for other ranks nor reads or writes: nothing is found amiss.
+  [[nodiscard]] Phase own_work() { return {*this, nullptr, 0}; }
 
  private:
+  void enter(const char* where, int patience);
   void watch();
   void report_termination();
   bool healthy();  // false after it has aborted the world over a failed communicator
@@ -37,7 +55,9 @@ class Watchdog {
   const int timeout_s_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
-  bool stop_ = false, patient_ = false;
+  bool stop_ = false;
+  const char* where_ = nullptr;  // of a phase of patience
+  int patience_ = 1;             // times the timeout; 0: no end
   std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
   std::thread thread_;  // last: starts when everything above exists
 };

@@ -1,0 +1,78 @@
+// A rank that does not move is told from one that is at something long.
+#include "tandem/train/watchdog.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "tandem/base/error.h"
+#include "tandem/comm/world.h"
+#include "tandem/device/device.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kTimeoutS = 1;
+
+void sleep_s(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+// Why a watchdog aborts the world while rank 0 runs body; empty: it does not.
+std::string reason(const std::function<void(Watchdog&)>& body) {
+  std::string why;
+  const auto run = [&] {
+    run_as_threads(2, [&](World& world) {
+      if (world.rank() != 0) return world.barrier();
+      const auto device = make_cpu_device({});
+      const Timeline timeline(*device);
+      Log log(world.rank(), /*quiet=*/true);
+      Watchdog watchdog(world, timeline, log, kTimeoutS);
+      body(watchdog);
+      world.barrier();
+    });
+  };
+  try {
+    run();
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  return why;
+}
+
+using Catch::Contains;
+
+TEST_CASE("nothing moves for longer than the timeout") {
+  CHECK_THAT(reason([](Watchdog&) { sleep_s(1.5); }),
+             Contains("has not moved for 1 s (train.watchdog_s)"));
+}
+
+TEST_CASE("a rank at work of its own is not found amiss, and after it as before") {
+  CHECK(reason([](Watchdog& watchdog) {
+          const auto phase = watchdog.own_work();
+          sleep_s(6);  // longer than patience would last
+        }).empty());
+  CHECK_THAT(reason([](Watchdog& watchdog) {
+               { const auto phase = watchdog.own_work(); }
+               sleep_s(1.5);
+             }),
+             Contains("has not moved for 1 s"));
+}
+
+TEST_CASE("patience lasts four times as long and says where") {
+  CHECK(reason([](Watchdog& watchdog) {
+          const auto phase = watchdog.patient("in an evaluation");
+          sleep_s(2);
+        }).empty());
+  CHECK_THAT(reason([](Watchdog& watchdog) {
+               const auto phase = watchdog.patient("in an evaluation");
+               sleep_s(4.5);
+             }),
+             Contains("has not moved for 4 s (in an evaluation, 4 x train.watchdog_s)"));
+}
+
+}  // namespace
+}  // namespace tandem
