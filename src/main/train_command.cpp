@@ -60,13 +60,14 @@ ExitCode train_one(World& world, const RunConfig& config, Log& log, StartGuard& 
   const double begin = wall_seconds();
   TrainHooks hooks;
   hooks.on_ready = [&guard] { guard.dismiss(); };
+  hooks.on_own_work = [&guard](bool begins) { guard.own_work(begins); };
   const TrainResult result = train_rank(world, config, log, hooks);
   if (world.rank() == 0) print_end(result, config, wall_seconds() - begin, log);
   return ExitCode::kOk;
 }
 
-// How long starting may take: a minute longer than a step, for libraries and parameters. A config
-// that cannot be read is reported later, by all ranks together.
+// How long starting may take, without the building of programs: a minute longer than a step, for
+// libraries and parameters. A config that cannot be read is reported later, by all ranks together.
 int start_limit_s(const ConfigArgs& args) {
   constexpr int kLibraries = 60;
   try {

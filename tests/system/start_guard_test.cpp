@@ -32,6 +32,21 @@ TEST_CASE("a start that never ends is ended") {
         }) == 5);
 }
 
+TEST_CASE("work that waits for no other rank does not count") {
+  CHECK(exit_code([] {
+          StartGuard guard(1);
+          guard.own_work(true);
+          std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+          guard.own_work(false);
+        }) == 0);
+  CHECK(exit_code([] {
+          StartGuard guard(1);
+          guard.own_work(true);
+          guard.own_work(false);
+          std::this_thread::sleep_for(std::chrono::seconds(30));
+        }) == 5);
+}
+
 TEST_CASE("a guard that was dismissed ends nothing") {
   CHECK(exit_code([] {
           StartGuard guard(1);

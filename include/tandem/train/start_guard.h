@@ -17,13 +17,16 @@ class StartGuard {
   StartGuard& operator=(const StartGuard&) = delete;
 
   void dismiss();  // training has begun, the watchdog watches from here on. Any thread.
+  // A rank of this process begins, or ends, work that waits for no other: it does not count.
+  void own_work(bool begins);  // any thread
 
  private:
   void watch(int limit_s);
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool dismissed_ = false;  // guarded by mutex_
+  bool dismissed_ = false;  // guarded by mutex_, as is the next
+  int at_own_work_ = 0;     // ranks
   std::thread thread_;
 };
 
