@@ -32,17 +32,24 @@ std::vector<std::string> range_violations(RunConfig config) {
   return all;
 }
 
-void check_world(const RunConfig& config, int dp_asked, int world, config::Violations& out) {
+void check_world(const RunConfig& config, const ParallelConfig& asked, int world,
+                 config::Violations& out) {
   const ParallelConfig& p = config.parallel;
+  const int wanted = own_world(asked);
   if (world % p.pp != 0)
     out.add("parallel.pp", p.pp, fmt::format("does not divide the {} rank(s) of this run", world),
-            fmt::format("start a multiple of {} ranks, as in mpirun -np {} or --ranks {}", p.pp,
-                        own_world(p), own_world(p)));
-  else if (dp_asked != 0 && std::int64_t{p.pp} * p.dp != world)
+            fmt::format("start {}{} ranks, as in mpirun -np {} or --ranks {}",
+                        asked.dp == 0 ? "a multiple of " : "", wanted, wanted, wanted));
+  else if (asked.dp != 0 && std::int64_t{p.pp} * p.dp != world)
     out.add("parallel.dp", p.dp,
             fmt::format("pp x dp = {} x {} is not the {} rank(s) of this run", p.pp, p.dp, world),
             fmt::format("start {} ranks, or set parallel.dp={}", std::int64_t{p.pp} * p.dp,
                         world / p.pp));
+}
+
+// Where a dp comes from that the config leaves open.
+std::string origin_of_dp(const ParallelConfig& asked, int world) {
+  return asked.dp != 0 ? "" : fmt::format(" ({} ranks over parallel.pp = {})", world, asked.pp);
 }
 
 }  // namespace
@@ -69,11 +76,11 @@ std::vector<std::string> violations(const RunConfig& config, int world) {
   const int ranks = world == 0 ? own_world(config.parallel) : world;
   const RunConfig filled = fill(config, ranks);
   config::Violations out;
-  check_world(filled, config.parallel.dp, ranks, out);
+  check_world(filled, config.parallel, ranks, out);
   config::check_model(filled, out);
   config::check_sizes(filled, out);
   config::check_layout(filled, out);
-  config::check_batch(filled, out);
+  config::check_batch(filled, origin_of_dp(config.parallel, ranks), out);
   config::check_training(filled, out);
   config::check_files(filled, out);
   return out.take();

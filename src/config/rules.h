@@ -27,7 +27,8 @@ class Violations {
 void check_model(const RunConfig& config, Violations& out);
 void check_sizes(const RunConfig& config, Violations& out);     // what must fit 32 and 64 bits
 void check_layout(const RunConfig& config, Violations& out);    // layers and experts over ranks
-void check_batch(const RunConfig& config, Violations& out);     // micro-batches and interleaving
+// Micro-batches and interleaving. dp_origin: said behind parallel.dp where nobody wrote it.
+void check_batch(const RunConfig& config, const std::string& dp_origin, Violations& out);
 void check_training(const RunConfig& config, Violations& out);  // steps, rates, storage
 void check_files(const RunConfig& config, Violations& out);     // data, checkpoints, logs
 

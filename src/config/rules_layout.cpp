@@ -82,19 +82,37 @@ void check_group(const RunConfig& config, std::int64_t microbatches, Violations&
 
 // Every rank holds the programs of all stages for a whole step: some 2 KB for each layer and each
 // chunk of a micro-batch.
+constexpr std::int64_t kMostWork = 1 << 19;
+
+std::int64_t most_microbatches(std::int64_t layers, std::int64_t chunks) {
+  return std::max<std::int64_t>(1, kMostWork / (layers + chunks));
+}
+
+// A batch of at most `most` micro-batches that check_group() accepts too.
+std::string way_to_fewer(const ParallelConfig& p, int layers, std::int64_t most,
+                         std::int64_t sequences) {
+  const bool interleaved = p.vpp > 1 && p.pp > 1;
+  if (interleaved && most < std::max(p.pp, p.microbatch_group))
+    return fmt::format(
+        "parallel.vpp = {} needs {} of them: lower parallel.pp, or set parallel.vpp=1 and give at "
+        "most {}",
+        p.vpp, std::max(p.pp, p.microbatch_group), most_microbatches(layers, p.pp) * sequences);
+  const std::int64_t rest = interleaved ? most % p.microbatch_group : 0;
+  const std::int64_t accepted = rest < p.pp ? most - rest : most;
+  return fmt::format("give at most {}, or raise train.micro_batch or parallel.dp",
+                     accepted * sequences);
+}
+
 void check_programs(const RunConfig& config, std::int64_t microbatches, Violations& out) {
-  constexpr std::int64_t kMost = 1 << 19;
   const ParallelConfig& p = config.parallel;
-  const std::int64_t work = std::int64_t{config.model.layers} + std::int64_t{p.pp} * p.vpp;
-  const std::int64_t most = std::max<std::int64_t>(1, kMost / work);
+  const std::int64_t most = most_microbatches(config.model.layers, std::int64_t{p.pp} * p.vpp);
   const std::int64_t sequences = std::int64_t{config.train.micro_batch} * config.parallel.dp;
   if (microbatches > most)
     out.add("train.global_batch", config.train.global_batch,
             fmt::format("makes {} micro-batches a step, and the programs of more than {} are too "
                         "large to hold",
                         microbatches, most),
-            fmt::format("give at most {}, or raise train.micro_batch or parallel.dp",
-                        most * sequences));
+            way_to_fewer(p, config.model.layers, most, sequences));
   const std::int64_t most_eval =
       std::max<std::int64_t>(1, std::min(most, kMostSamples / sequences));
   if (config.train.eval_batches > most_eval)
@@ -119,13 +137,13 @@ void check_layout(const RunConfig& config, Violations& out) {
             "set model.aux_loss=per_layer, or parallel.pp=1");
 }
 
-void check_batch(const RunConfig& config, Violations& out) {
+void check_batch(const RunConfig& config, const std::string& dp_origin, Violations& out) {
   const std::int64_t sequences = std::int64_t{config.train.micro_batch} * config.parallel.dp;
   if (config.train.global_batch % sequences != 0) {
     const std::int64_t above = (config.train.global_batch / sequences + 1) * sequences;
     out.add("train.global_batch", config.train.global_batch,
-            fmt::format("not a multiple of train.micro_batch x parallel.dp = {} x {}",
-                        config.train.micro_batch, config.parallel.dp),
+            fmt::format("not a multiple of train.micro_batch x parallel.dp = {} x {}{}",
+                        config.train.micro_batch, config.parallel.dp, dp_origin),
             fmt::format("give {}", above));
     return;
   }

@@ -102,8 +102,13 @@ RunConfig planned_config(const ConfigArgs& args) {
   const bool dp_given =
       std::any_of(args.overrides.begin(), args.overrides.end(),
                   [](const std::string& text) { return text.rfind("parallel.dp=", 0) == 0; });
+  const int dp_of_file = dp_given ? 0 : config.parallel.dp;
   if (args.ranks > 0 && !dp_given) config.parallel.dp = 0;  // another size: dp follows from it
-  return resolve(std::move(config), args.ranks, config_origin(args.path));
+  const RunConfig planned = resolve(std::move(config), args.ranks, config_origin(args.path));
+  if (args.ranks > 0 && dp_of_file != 0 && dp_of_file != planned.parallel.dp)
+    fmt::print(stderr, "note: parallel.dp {} of {} replaced by {} for {} ranks\n", dp_of_file,
+               args.path, planned.parallel.dp, args.ranks);
+  return planned;
 }
 
 int run_plan(const ConfigArgs& args) {
