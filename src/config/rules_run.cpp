@@ -1,29 +1,11 @@
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
-#include <optional>
 
 #include "rules.h"
+#include "tandem/config/split.h"
 
 namespace tandem::config {
 namespace {
-
-// "969,30,1" -> weights; nullopt if it is anything else.
-std::optional<std::array<double, 3>> split_weights(std::string_view text) {
-  std::array<double, 3> weights{};
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const std::size_t comma = text.find(',');
-    if ((comma == std::string_view::npos) != (i + 1 == weights.size())) return std::nullopt;
-    const std::string_view number = text.substr(0, comma);
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), weights[i]);
-    const bool whole = error == std::errc() && end == number.data() + number.size();
-    if (!whole || !(weights[i] >= 0) || weights[i] > 1e9) return std::nullopt;
-    if (comma != std::string_view::npos) text.remove_prefix(comma + 1);
-  }
-  return weights[0] > 0 ? std::optional(weights) : std::nullopt;
-}
 
 const char* kind_name(DataKind kind) {
   return kind == DataKind::kText ? "text" : "megatron";
@@ -61,8 +43,9 @@ void check_held_out(const RunConfig& config, Violations& out) {
             "give data.valid or data.valid_fraction, or set train.eval_every=0");
   if (d.kind != DataKind::kMegatron) return;
   const auto weights = split_weights(d.split);
-  if (!weights)
-    out.add("data.split", '"' + d.split + '"', "not three weights with the first above 0",
+  if (!weights || (*weights)[0] == 0)
+    out.add("data.split", '"' + d.split + '"',
+            "not one to three weights in [0, 1e9] with the first above 0",
             "write it like 969,30,1");
   else if (evaluates && (*weights)[1] == 0)
     out.add("train.eval_every", config.train.eval_every,

@@ -1,15 +1,13 @@
 #include "tandem/data/sample_order.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <string_view>
 
 #include "numpy_shuffle.h"
 #include "tandem/base/error.h"
+#include "tandem/config/split.h"
 
 namespace tandem {
 namespace {
@@ -102,19 +100,6 @@ void shuffle_samples(std::int64_t first_part, std::int64_t samples, NumpyShuffle
   shuffle(all.subspan(static_cast<std::size_t>(first_part)));
 }
 
-// One to three non-negative numbers separated by commas.
-bool parse_weights(std::string_view text, std::array<double, 3>& weights) {
-  for (double& weight : weights) {
-    const auto [next, status] = std::from_chars(text.data(), text.data() + text.size(), weight);
-    if (status != std::errc() || !std::isfinite(weight) || weight < 0.0) return false;
-    text.remove_prefix(static_cast<std::size_t>(next - text.data()));
-    if (text.empty()) return true;
-    if (text.front() != ',') return false;
-    text.remove_prefix(1);
-  }
-  return false;
-}
-
 }  // namespace
 
 SampleOrderSize sample_order_size(std::span<const std::int32_t> lengths,
@@ -169,13 +154,14 @@ SampleOrder make_sample_order(std::span<const std::int32_t> lengths,
 
 std::vector<std::pair<std::int64_t, std::int64_t>> split_ranges(const std::string& split,
                                                                 std::int64_t num_sequences) {
-  std::array<double, 3> weights{};
-  const bool parsed = parse_weights(split, weights);
-  const double sum = weights[0] + weights[1] + weights[2];
-  if (!parsed || sum <= 0.0) {
+  const auto weights = split_weights(split);
+  if (!weights) {
     throw_error(ExitCode::kUsage,
-                "data.split is \"{}\"; give one to three weights such as \"969,30,1\"", split);
+                "data.split is \"{}\"; give one to three weights in [0, 1e9], not all 0, such "
+                "as \"969,30,1\"",
+                split);
   }
+  const double sum = (*weights)[0] + (*weights)[1] + (*weights)[2];
   const auto boundary = [&](double fraction) {
     // nearbyint rounds half to even, as the reference does.
     const double at = std::nearbyint(fraction * static_cast<double>(num_sequences));
@@ -184,7 +170,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> split_ranges(const std::strin
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
   double fraction = 0.0;
   std::int64_t begin = 0;
-  for (const double weight : weights) {
+  for (const double weight : *weights) {
     fraction += weight / sum;
     const std::int64_t end = boundary(fraction);
     ranges.emplace_back(begin, end);

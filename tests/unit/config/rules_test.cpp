@@ -100,6 +100,19 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
        "parallel.pp = 2: does not divide the 3 rank(s) of this run; start a multiple of 2 ranks, "
        "as in "
        "mpirun -np 2 or --ranks 2"},
+      {{"parallel.pp=2", "parallel.dp=3", "train.global_batch=9"},
+       3,
+       "parallel.pp = 2: does not divide the 3 rank(s) of this run; start 6 ranks, as in mpirun "
+       "-np 6 or --ranks 6"},
+      {{"parallel.pp=4096", "parallel.vpp=2", "parallel.spread=spread", "train.global_batch=4096"},
+       4096,
+       "train.global_batch = 4096: makes 4096 micro-batches a step, and the programs of more than "
+       "63 are too large to hold; parallel.vpp = 2 needs 4096 of them: lower parallel.pp, or set "
+       "parallel.vpp=1 and give at most 127"},
+      {{"parallel.pp=8", "parallel.vpp=1024", "parallel.spread=spread", "train.global_batch=64"},
+       8,
+       "train.global_batch = 64: makes 64 micro-batches a step, and the programs of more than 63 "
+       "are too large to hold; give at most 56, or raise train.micro_batch or parallel.dp"},
       {{"parallel.dp=4"},
        2,
        "parallel.dp = 4: pp x dp = 1 x 4 is not the 2 rank(s) of this run; start 4 ranks, or set "
@@ -150,7 +163,8 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
        "model.aux_loss=per_layer, or parallel.pp=1"},
       {{"train.micro_batch=3"},
        2,
-       "train.global_batch = 8: not a multiple of train.micro_batch x parallel.dp = 3 x 2; give "
+       "train.global_batch = 8: not a multiple of train.micro_batch x parallel.dp = 3 x 2 (2 ranks "
+       "over parallel.pp = 1); give "
        "12"},
       {{"parallel.pp=2", "parallel.vpp=2", "parallel.microbatch_group=1"},
        2,
@@ -263,9 +277,9 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
   }
 }
 
-TEST_CASE("a split that is not three weights is refused") {
+TEST_CASE("a split that is not one to three weights is refused") {
   for (const char* split :
-       {"", "\"1\"", "1,2", "1,2,3,4", "a,b,c", "1,,2", "0,1,1", "-1,1,1", "1,nan,1", "1,2,3 "}) {
+       {"", "1,", "1,2,3,4", "a,b,c", "1,,2", "0,1,1", "-1,1,1", "1,nan,1", "1,1e10", "1 2"}) {
     INFO(split);
     const auto all =
         found({"data.kind=megatron", "data.train=a", std::string("data.split=") + split}, 1);
@@ -297,6 +311,8 @@ TEST_CASE("what is unusual but sound is accepted") {
       {{"train.dtype=fp16", "optimizer.loss_scale=4096", "optimizer.min_loss_scale=0.5"}, 1},
       {{"data.kind=text", "data.train=a", "train.eval_every=5"}, 1},
       {{"data.kind=megatron", "data.train=a", "data.split=99.5,0.5,0", "train.eval_every=5"}, 1},
+      {{"data.kind=megatron", "data.train=a", "data.split=9 , 1", "train.eval_every=5"}, 1},
+      {{"data.kind=megatron", "data.train=a", "data.split=\" 1 \"", "train.eval_every=0"}, 1},
       {{"train.device=cpu", "train.alltoall_delay_us=100"}, 1},
       {{"train.device=cuda", "train.alltoall_delay_us=100", "train.compute_sms=124"}, 1},
       {{"logging.profile_steps=2", "logging.profile_begin=99"}, 1},

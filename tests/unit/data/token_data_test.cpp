@@ -131,9 +131,10 @@ TEST_CASE("splits round half to even and cover everything") {
   CHECK(split_ranges("969,30,1", 1000) == Ranges{{0, 969}, {969, 999}, {999, 1000}});
   CHECK(split_ranges("1,1", 5) == Ranges{{0, 2}, {2, 5}, {5, 5}});  // 2.5 rounds to 2
   CHECK(split_ranges("1,1", 7) == Ranges{{0, 4}, {4, 7}, {7, 7}});  // 3.5 rounds to 4
+  CHECK(split_ranges(" 9 ,\t1 , 0", 10) == Ranges{{0, 9}, {9, 10}, {10, 10}});
   CHECK(split_ranges("1", 3) == Ranges{{0, 3}, {3, 3}, {3, 3}});
   for (const char* bad :
-       {"", ",", "1,", "1,2,3,4", "-1,2", "nan", "0,0,0", "1;2", "inf,1", "1 ,2"}) {
+       {"", ",", "1,", "1,2,3,4", "-1,2", "nan", "0,0,0", "1;2", "inf,1", "1 2"}) {
     INFO(bad);
     CHECK_THROWS_WITH(split_ranges(bad, 10), Contains("data.split"));
   }
