@@ -208,9 +208,12 @@ std::unique_ptr<BatchSource> held_out(const Files& files, const std::vector<std:
   if (wanted)
     throw_error(ExitCode::kBadInput,
                 "{}: {} tokens for validation, but one sample needs {} (train.seq_len {} and one "
-                "label); give data.valid, more data, a larger second weight of data.split, or set "
-                "train.eval_every to 0",
-                prefixes.front(), tokens, config.train.seq_len + 1, config.train.seq_len);
+                "label); {}",
+                prefixes.front(), tokens, config.train.seq_len + 1, config.train.seq_len,
+                config.data.valid.empty()
+                    ? "give data.valid, more data, a larger second weight of data.split, or set "
+                      "train.eval_every to 0"
+                    : "give more data in data.valid, or a smaller train.seq_len");
   return nullptr;
 }
 

@@ -139,7 +139,10 @@ BatchSources open_text(const RunConfig& config) {
       !config.data.valid.empty() || (config.train.eval_every > 0 && valid.size() > 0);
   if (wanted) {
     require_one_sample(valid, seq_len, "validation",
-                       "raise data.valid_fraction, give more text, or set train.eval_every to 0");
+                       config.data.valid.empty()
+                           ? "raise data.valid_fraction, give more text, or set train.eval_every "
+                             "to 0"
+                           : "give more text in data.valid, or a smaller train.seq_len");
   }
   if (valid.size() > seq_len) {
     sources.valid = std::make_unique<TextSource>(valid, config, Order::kFixed);

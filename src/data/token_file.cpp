@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <string_view>
 
 #include "input_file.h"
 #include "tandem/base/error.h"
@@ -135,6 +137,13 @@ void check_documents(const std::string& prefix,
 }  // namespace
 
 std::unique_ptr<TokenFile> TokenFile::open(const std::string& prefix) {
+  for (const std::string_view ending : {".bin", ".idx"}) {
+    std::error_code unknown;
+    if (prefix.ends_with(ending) && !std::filesystem::exists(prefix + ".bin", unknown))
+      throw_error(ExitCode::kBadInput,
+                  "cannot open {}.bin: a pair of files is named by its prefix; give {}", prefix,
+                  prefix.substr(0, prefix.size() - ending.size()));
+  }
   return std::make_unique<CheckedTokenFile>(prefix);
 }
 

@@ -159,6 +159,11 @@ TEST_CASE("text: what cannot work is refused with the way out") {
   CHECK(open_data(config).valid == nullptr);
   config.train.eval_every = 1;
   CHECK_THROWS_WITH(open_data(config), Contains("validation") && Contains("valid_fraction"));
+  write_bytes(scratch / "empty", "");
+  config.data.valid = {scratch / "empty"};
+  CHECK_THROWS_WITH(open_data(config), Contains("empty: 0 bytes for validation") &&
+                                           Contains("data.valid,") && !Contains("valid_fraction"));
+  config.data.valid.clear();
   config.model.vocab = 255;
   CHECK_THROWS_WITH(open_data(config), Contains("model.vocab is 255"));
 
@@ -278,6 +283,17 @@ TEST_CASE("megatron: bad tokens and settings are named") {
   const BatchSources sources = open_data(config);
   CHECK_THROWS_WITH(window(*sources.train, 0, 8),
                     Contains("t.bin byte 14") && Contains("token 300 is outside [0, 256)"));
+  config.data.valid = {scratch / "t"};
+  config.train.seq_len = 10;
+  CHECK_THROWS_WITH(open_data(config), Contains("give more data in data.valid") &&
+                                           !Contains("data.split") && !Contains("give data.valid"));
+  config.data.valid.clear();
+  config.data.train = {scratch / "t.bin"};
+  CHECK_THROWS_WITH(open_data(config),
+                    Contains("t.bin.bin: a pair of files is named by its prefix") &&
+                        Contains("give " + (scratch / "t")));
+  config.data.train = {scratch / "t"};
+  config.train.seq_len = 8;
   config.data.split = std::string("0,1");
   CHECK_THROWS_WITH(open_data(config), Contains("leaves no sequence for training"));
   config.train.seed = std::uint64_t{1} << 32;
