@@ -83,6 +83,7 @@ class TreeBuilder {
     // The lexer quotes what it read; a long line would drown the reason.
     constexpr std::size_t kShown = 200;
     if (why.size() > kShown) why = why.substr(0, kShown) + "...";
+    if (at_comment()) why += "; JSON has no comments: leave them out";
     fail(why);
   }
 
@@ -103,6 +104,13 @@ class TreeBuilder {
         read.rfind('\n') == std::string_view::npos ? 0 : read.rfind('\n') + 1;
     const std::size_t column = std::max<std::size_t>(1, read.size() - line_begin);
     throw_error(code_, "{}: line {}, column {}: {}", origin_, line, column, why);
+  }
+
+  // What the lexer did not understand begins as comments do elsewhere.
+  [[nodiscard]] bool at_comment() const {
+    if (furthest_ == text_.data()) return false;
+    const auto rest = text_.substr(static_cast<std::size_t>(furthest_ - text_.data()) - 1);
+    return rest.starts_with("//") || rest.starts_with("/*") || rest.starts_with("#");
   }
 
   bool add(Json value) {

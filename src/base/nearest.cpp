@@ -1,8 +1,19 @@
 #include "tandem/base/nearest.h"
 
 #include <algorithm>
+#include <string>
 
 namespace tandem {
+namespace {
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+}  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
   // Three rows of the dynamic program suffice: a swap looks two rows back.
@@ -26,10 +37,11 @@ std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates) {
   constexpr std::size_t kLongest = 64;  // no name comes near a longer one
   if (name.size() > kLongest) return {};
+  const std::string wanted = lower_case(name);
   std::string_view best;
   int best_distance = std::max(2, static_cast<int>(name.size() / 3)) + 1;
   for (const std::string_view candidate : candidates) {
-    const int distance = edit_distance(name, candidate);
+    const int distance = edit_distance(wanted, lower_case(candidate));
     if (distance < best_distance) {
       best = candidate;
       best_distance = distance;
@@ -38,7 +50,7 @@ std::string_view nearest_name(std::string_view name,
   constexpr std::size_t kShortestPrefix = 3;
   if (best.empty() && name.size() >= kShortestPrefix)
     for (const std::string_view candidate : candidates)
-      if (candidate.starts_with(name)) return candidate;
+      if (lower_case(candidate).starts_with(wanted)) return candidate;
   return best;
 }
 

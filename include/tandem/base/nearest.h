@@ -10,7 +10,8 @@ namespace tandem {
 int edit_distance(std::string_view a, std::string_view b);
 
 // The candidate nearest to `name` within a third of its length (at least 2); else the first that
-// begins with `name`, if it has three letters; else "". The first wins among equals.
+// begins with `name`, if it has three letters; else "". The first wins among equals; capital
+// letters count as small ones.
 std::string_view nearest_name(std::string_view name,
                               const std::vector<std::string_view>& candidates);
 

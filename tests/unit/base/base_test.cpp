@@ -132,5 +132,6 @@ TEST_CASE("the nearest name is the one most likely meant") {
   CHECK(nearest_name("learning_rate", {"lr", "min_lr"}).empty());
   CHECK(nearest_name("qwen3-30b", {"qwen3-235b-a22b", "qwen3-30b-a3b"}) == "qwen3-30b-a3b");
   CHECK(nearest_name("glo", {"seed", "global_batch"}) == "global_batch");
+  CHECK(nearest_name("MODEL", {"train", "model"}) == "model");
   CHECK(nearest_name("x", {}).empty());
 }

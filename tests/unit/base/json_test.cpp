@@ -42,7 +42,9 @@ TEST_CASE("JSON values keep their type, order and exact numbers") {
 TEST_CASE("the parser refuses what is ambiguous or hostile, and names the place") {
   CHECK_THAT(parse_failure("{\"a\": 1,\n  \"a\": 2}"),
              Contains("a.json: line 2, column 5") && Contains("\"a\" appears twice"));
-  CHECK_THAT(parse_failure("[1, 2"), Contains("line 1"));
+  CHECK_THAT(parse_failure("[1, 2"), Contains("line 1") && !Contains("comments"));
+  for (const char* text : {"// c\n1", "[1, /* c */ 2]", "{\"a\": 1 # c\n}"})
+    CHECK_THAT(parse_failure(text), Contains("JSON has no comments"));
   CHECK_THAT(parse_failure("[1,\n2,\n}"), Contains("line 3, column 1"));
   for (const char* text :
        {"", " ", "[1] 2", "{\"a\" 1}", "[1,]", "NaN", "Infinity", "'a'", "// c\n1", "1e400",
