@@ -57,10 +57,9 @@ void append_escaped(std::string& out, char c) {
 
 }  // namespace
 
-std::string excerpt(std::string_view text) {
-  constexpr std::size_t kShown = 60;
+std::string excerpt(std::string_view text, std::size_t most) {
   std::size_t end = 0;  // never within a character
-  for (std::size_t shown = 0; shown < kShown && end < text.size(); ++shown)
+  for (std::size_t shown = 0; shown < most && end < text.size(); ++shown)
     end += std::max<std::size_t>(1, utf8_length(text.substr(end)));
   const std::string quoted = json_quote(text.substr(0, end));
   return quoted.substr(1, quoted.size() - 2) + (end < text.size() ? "..." : "");

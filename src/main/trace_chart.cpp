@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <vector>
 
 #include "tandem/base/error.h"
+#include "tandem/base/json.h"
 
 namespace tandem {
 namespace {
@@ -128,7 +130,45 @@ TraceWindow window_around(const ChromeTrace& trace, const std::vector<const Trac
   return window;
 }
 
+// " L0..3 L8": what of the numbers is not negative, as runs.
+std::string runs_of(const char* letters, const std::set<int>& numbers) {
+  std::string text;
+  for (auto first = numbers.lower_bound(0); first != numbers.end();) {
+    auto next = std::next(first);
+    int last = *first;
+    while (next != numbers.end() && *next == last + 1) last = *next++;
+    text += fmt::format(" {}{}", letters, *first);
+    if (last > *first) text += fmt::format("..{}", last);
+    first = next;
+  }
+  return text;
+}
+
+// The places of the node that a label without match begins with, or the names of all.
+std::string what_there_is(const ChromeTrace& trace, const std::string& label) {
+  const std::string node = label.substr(0, label.find(' '));
+  std::set<std::string> names;
+  std::set<int> layers, microbatches;
+  for (const TraceSpan& span : trace.spans) {
+    names.insert(span.name);
+    if (span.name != node) continue;
+    layers.insert(span.layer);
+    microbatches.insert(span.microbatch);
+  }
+  if (names.contains(node)) return node + runs_of("L", layers) + runs_of("mb", microbatches);
+  constexpr std::size_t kShown = 60;  // Tandem has fewer
+  const std::size_t more = names.size() - std::min(kShown, names.size());
+  const auto end = std::prev(names.end(), static_cast<std::ptrdiff_t>(more));
+  return fmt::format("{}{}", fmt::join(names.begin(), end, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 }  // namespace
+
+std::string about_of(const ChromeTrace& trace) {
+  constexpr std::size_t kMost = 400;  // characters, a few times what Tandem writes
+  return excerpt(trace.about, kMost);
+}
 
 TraceWindow whole(const ChromeTrace& trace) {
   const double origin = origin_of(trace);
@@ -146,10 +186,8 @@ TraceWindow around(const ChromeTrace& trace, const std::string& node,
     if (span.name == node || full_label(span) == node) matches.push_back(&span);
   }
   if (matches.empty()) {
-    std::set<std::string> names;
-    for (const TraceSpan& span : trace.spans) names.insert(span.name);
-    throw_error(ExitCode::kUsage, "--around \"{}\": the trace has no such node; it has {}", node,
-                fmt::join(names, ", "));
+    throw_error(ExitCode::kUsage, "--around \"{}\": the trace has no such node; it has {}",
+                excerpt(node), what_there_is(trace, node));
   }
   std::sort(compute.begin(), compute.end(), earlier);
   std::sort(matches.begin(), matches.end(), earlier);
@@ -169,7 +207,7 @@ Chart chart_of(const ChromeTrace& trace, const TraceWindow& window, const std::s
   const double origin = origin_of(trace);
   Chart chart;
   chart.title = fmt::format("Measured: rank {}{}{}", trace.rank, trace.about.empty() ? "" : ", ",
-                            trace.about);
+                            about_of(trace));
   chart.summary = summary_of(trace, window);
   chart.hint =
       "L layer, mb micro-batch; where short of room A attention, D dispatch, E experts, C combine, "

@@ -9,6 +9,9 @@
 
 namespace tandem {
 
+// What the trace says about its run, fit to be printed.
+std::string about_of(const ChromeTrace& trace);
+
 // Times in microseconds since the first span of the trace.
 struct TraceWindow {
   double begin_us = 0, end_us = 0;

@@ -24,7 +24,7 @@ void print_tables(const ChromeTrace& trace, const std::string& path) {
   const TraceWindow window = whole(trace);
   fmt::print("{}: rank {}, {} events in {:.3f} ms\n", path, trace.rank, trace.spans.size(),
              (window.end_us - window.begin_us) / 1e3);
-  if (!trace.about.empty()) fmt::print("{}\n", trace.about);
+  if (!trace.about.empty()) fmt::print("{}\n", about_of(trace));
   const OverlapStats stats = overlap_stats(trace.spans);
   if (stats.ep_us > 0.0)
     fmt::print("expert all-to-all: {:.1f} % hidden under compute\n", 100.0 * stats.hidden_share());

@@ -26,7 +26,7 @@ std::map<std::int64_t, std::string> lanes_of(const Json::Array& events, const st
     const Json* name = event.find("name");
     if (name == nullptr || name->as_string(path) != "thread_name") continue;
     lanes[event.at("tid", path).as_int(path + ": tid")] =
-        event.at("args", path).at("name", path).as_string(path + ": a lane's name");
+        excerpt(event.at("args", path).at("name", path).as_string(path + ": a lane's name"));
   }
   return lanes;
 }
@@ -57,8 +57,8 @@ TraceSpan span_of(const Json& event, const std::map<std::int64_t, std::string>& 
   const double begin = micros(event, "ts", -1e15, path);
   const Json& args = event.at("args", path);
   return {.lane = lane->second,
-          .name = event.at("name", path).as_string(path + ": name"),
-          .category = event.at("cat", path).as_string(path + ": cat"),
+          .name = excerpt(event.at("name", path).as_string(path + ": name")),
+          .category = excerpt(event.at("cat", path).as_string(path + ": cat")),
           .begin_us = begin,
           .end_us = begin + micros(event, "dur", 0.0, path),
           .chunk = place(args, "chunk", path),
@@ -66,11 +66,7 @@ TraceSpan span_of(const Json& event, const std::map<std::int64_t, std::string>& 
           .layer = place(args, "layer", path)};
 }
 
-}  // namespace
-
-ChromeTrace read_chrome_trace(const std::string& path) {
-  constexpr JsonLimits kLimits{.bytes = std::size_t{1} << 30};
-  const Json root = parse_json(contents(path), path, ExitCode::kBadInput, kLimits);
+ChromeTrace trace_of(const Json& root, const std::string& path) {
   ChromeTrace trace;
   trace.rank = static_cast<int>(root.at("distributedInfo", path)
                                     .at("rank", path)
@@ -83,6 +79,18 @@ ChromeTrace read_chrome_trace(const std::string& path) {
     if (event.at("ph", path).as_string(path + ": ph") == "X")
       trace.spans.push_back(span_of(event, lanes, path));
   return trace;
+}
+
+}  // namespace
+
+ChromeTrace read_chrome_trace(const std::string& path) {
+  constexpr JsonLimits kLimits{.bytes = std::size_t{1} << 30};
+  const Json root = parse_json(contents(path), path, ExitCode::kBadInput, kLimits);
+  try {
+    return trace_of(root, path);
+  } catch (const Error& error) {
+    throw_error(error.code(), "{}; give a trace that logging.trace wrote", error.what());
+  }
 }
 
 }  // namespace tandem

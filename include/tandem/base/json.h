@@ -125,7 +125,7 @@ class JsonWriter {
 // "text" with quotes and escapes.
 std::string json_quote(std::string_view text);
 
-// Foreign text for a message: with escapes, without quotes, and no more than 60 characters of it.
-std::string excerpt(std::string_view text);
+// Foreign text for a message: with escapes, without quotes, and no more than `most` characters of it.
+std::string excerpt(std::string_view text, std::size_t most = 60);
 
 }  // namespace tandem
