@@ -2,8 +2,11 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -40,6 +43,21 @@ CLI::Validator number_in(double low, double high) {
           ""};
 }
 
+// The usual check calls a word outside the range.
+CLI::Validator integer_in(int low, int high) {
+  return {[=](const std::string& text) {
+            std::int64_t value = 0;
+            const char* end = text.data() + text.size();
+            const auto [stop, error] = std::from_chars(text.data(), end, value);
+            if (stop != end || error == std::errc::invalid_argument)
+              return fmt::format("{} is not an integer", text);
+            return error == std::errc() && value >= low && value <= high
+                       ? std::string()
+                       : fmt::format("{} is outside [{}, {}]", text, low, high);
+          },
+          ""};
+}
+
 void add_config_args(CLI::App& command, ConfigArgs& args) {
   command.add_option("CONFIG", args.path, "JSON file; every key is in docs/CONFIG.md")
       ->required()
@@ -48,7 +66,7 @@ void add_config_args(CLI::App& command, ConfigArgs& args) {
 }
 
 void add_ranks(CLI::App& command, ConfigArgs& args, int most, const char* help) {
-  command.add_option("--ranks", args.ranks, help)->check(CLI::Range(1, most));
+  command.add_option("--ranks", args.ranks, help)->check(integer_in(1, most));
 }
 
 // "help train" is "train --help".
@@ -104,14 +122,15 @@ int dispatch(int argc, char** argv) {
   auto* schedule_command = app.add_subcommand("schedule", "Show the program of a pipeline stage");
   add_config_args(*schedule_command, schedule.config);
   add_ranks(*schedule_command, schedule.config, kMostRanks, "plan for N ranks");
-  schedule_command->add_option("--stage", schedule.stage, "pipeline stage to show");
+  schedule_command->add_option("--stage", schedule.stage, "pipeline stage to show")
+      ->check(integer_in(0, std::numeric_limits<int>::max()));
   schedule_command->add_flag("--text", schedule.text, "print the program line by line");
   schedule_command->add_option("--svg", schedule.svg, "write a picture of all stages to this file")
       ->check(not_empty());
   schedule_command->add_option("--width", schedule.width, "columns of the chart")
-      ->check(CLI::Range(20, 10000));
+      ->check(integer_in(20, 10000));
   schedule_command->add_option("--from", schedule.from, "first unit of the chart")
-      ->check(CLI::NonNegativeNumber);
+      ->check(integer_in(0, std::numeric_limits<int>::max()));
   schedule_command->add_flag("--all", schedule.all,
                              "every task and unit, also of a program too long to be read");
   schedule_command->footer("Example: tandem schedule configs/demo.json --svg demo.svg");
@@ -167,7 +186,7 @@ int dispatch(int argc, char** argv) {
   bench_command->add_option("--json", bench.json, "write the rows to this file")
       ->check(not_empty());
   bench_command->add_option("--repeats", bench.repeats, "timed executions of everything")
-      ->check(CLI::Range(1, 100000));
+      ->check(integer_in(1, 100000));
   add_ranks(*bench_command, bench.config, kMostThreads,
             "slice, alltoall: run N ranks as threads of this process, without mpirun");
   bench_command->footer(

@@ -6,7 +6,7 @@ import resource
 import subprocess
 import unittest
 
-from jobs import ENVIRONMENT, SANITIZER, TANDEM, JobTest
+from jobs import CONFIG, ENVIRONMENT, SANITIZER, TANDEM, JobTest
 
 
 def tandem(*arguments, **options):
@@ -78,20 +78,79 @@ class CommandLine(JobTest):
         for value in ("nan", "1e300", "0", "-1"):
             self.refused(2, f"{value} is no number in", "trace", text, "--around", "x", "--width",
                          value)
-        for value in ("0", "-1", "5000", "x"):
-            self.refused(2, "--ranks", "train", self.config, "--ranks", value)
+        for value in ("0", "-1", "5000", "1e30", "9" * 40):
+            self.refused(2, "--ranks.*(outside|not an integer)", "train", self.config, "--ranks",
+                         value)
+        for value in ("abc", "4x", "2.5"):
+            self.refused(2, f"--ranks.*{value} is not an integer", "check", self.config, "--ranks",
+                         value)
+            self.refused(2, f"--repeats.*{value} is not an integer", "bench", "gemm", "--repeats",
+                         value)
+        self.refused(2, "--stage.*x is not an integer", "schedule", self.config, "--stage", "x")
 
     def test_tokenize_says_which_file_cannot_be_used(self):
         text, empty = self.written("a.txt", b"words"), self.written("empty.txt", b"")
         self.refused(3, "cannot read /tmp: Is a directory", "tokenize", "p", text, "/tmp")
         self.refused(3, "cannot open no.txt: No such file", "tokenize", "p", text, "no.txt")
         self.refused(3, "empty.txt is empty", "tokenize", "p", text, empty)
+        os.mkfifo(self.path("pipe"))
+        for endless in ("/dev/zero", self.path("pipe")):
+            self.refused(3, f"{endless} is not a regular file", "tokenize", "p", text, endless)
         self.assertFalse(os.path.exists(self.path("p.bin")))
         own = self.written("p.bin", b"words")
         self.refused(2, "p.bin would be overwritten", "tokenize", "p", text, own)
         with open(own, "rb") as file:
             self.assertEqual(file.read(), b"words")
         self.refused(0, "2 documents, 10 tokens", "tokenize", "q", text, own)
+
+    def trace(self, about="", **changes):
+        """A trace of two spans of dispatch_fwd, the second changed."""
+        first = {"ph": "X", "name": "dispatch_fwd", "cat": "F", "tid": 1, "ts": 0, "dur": 1,
+                 "args": {"chunk": 0, "layer": 0, "microbatch": 0}}
+        second = {**first, "ts": 2, "args": {"chunk": 0, "layer": 3, "microbatch": 1}, **changes}
+        lane = {"ph": "M", "name": "thread_name", "tid": 1, "args": {"name": "ep"}}
+        return self.written("t.json", json.dumps(
+            {"distributedInfo": {"rank": 0}, "otherData": {"about": about},
+             "traceEvents": [lane, first, second]}).encode())
+
+    def test_a_trace_that_is_none_of_ours(self):
+        for content in (b"{}", b"[]", b'{"traceEvents": []}', b"7"):
+            self.refused(3, "give a trace that logging.trace wrote", "trace",
+                         self.written("t.json", content))
+        self.refused(3, r'"y{60}[.]{3}" is no instruction', "trace", self.trace(name="y" * 100000))
+        self.refused(3, r'"a\\u001b\[31m" is no instruction', "trace",
+                     self.trace(name="a\x1b[31m"))
+        self.refused(0, r"say \\u001b\[31mx{350,400}[.]{3}\n", "trace",
+                     self.trace(about="say \x1b[31m" + "x" * 100000))
+        self.refused(2, r"it has dispatch_fwd, y{60}[.]{3}$", "trace",
+                     self.trace(name="y" * 100000), "--around", "x")
+        self.refused(2, "it has dispatch_fwd L0 L3 mb0..1$", "trace", self.trace(), "--around",
+                     "dispatch_fwd L99 mb0")
+
+    def test_a_picture_does_not_replace_what_it_shows(self):
+        path = self.trace()
+        link = self.path("link.json")
+        os.symlink(path, link)
+        self.refused(2, "--svg .*t.json would overwrite .*t.json", "trace", path, "--svg", path)
+        self.refused(2, "--svg .* would overwrite", "trace", path, "--svg", link)
+        self.refused(2, "--svg .* would overwrite", "schedule", self.config, "--svg", self.config)
+        self.refused(2, "--json .* would overwrite", "bench", "gemm", self.config, "--json",
+                     self.config)
+        self.refused(0, "2 events", "trace", path, "--svg", self.path("t.svg"))
+
+    def test_a_dp_that_follows_from_the_ranks_is_told(self):
+        with_dp = {**CONFIG, "parallel": {**CONFIG["parallel"], "dp": 2}}
+        config = self.written("with_dp.json", json.dumps(with_dp).encode())
+        for command in ("plan", "check", "schedule"):
+            done = tandem(command, config, "--ranks", "8")
+            self.assertEqual((done.returncode, done.stderr), (
+                0, f"note: parallel.dp 2 of {config} replaced by 4 for 8 ranks\n"))
+            for silent in (("--ranks", "4"), ("--ranks", "8", "parallel.dp=4"), ()):
+                self.assertEqual(tandem(command, config, *silent).stderr, "")
+        self.refused(2, r"parallel.dp = 1 x 131072 \(262144 ranks over parallel.pp = 2\)", "check",
+                     self.config, "--ranks", "262144")
+        self.refused(2, "start a multiple of 4 ranks, as in mpirun -np 4 or --ranks 4", "plan",
+                     self.config, "--ranks", "3")
 
     def test_a_trace_with_impossible_times(self):
         for key, value, words in (("dur", -5, "dur is -5, outside"), ("ts", 1e300, "ts is 1e"),
