@@ -254,7 +254,8 @@ void add_logging(std::vector<Field>& all, LoggingConfig& l) {
   };
   add("format", one_of(l.format, kLogFormats), kAny, "", "Form of the progress lines");
   add("every", &l.every, kSteps, "steps", "Steps between progress lines");
-  add("metrics", &l.metrics, kAny, "", "File that gets one JSON line a step; empty for none");
+  add("metrics", &l.metrics, kAny, "",
+      "File that gets a JSON line with each progress line and each evaluation; empty for none");
   add("tensorboard", &l.tensorboard, kAny, "",
       "Folder for TensorBoard event files; empty for none");
   add("trace", &l.trace, kAny, "", "Prefix of Chrome trace files; empty for none");
