@@ -53,13 +53,22 @@ std::string unfinished(const std::string& path) {
   return path + ".tmp";
 }
 
+void write_unfinished(const std::string& path, const std::string& text) {
+  try {
+    begin_file(unfinished(path)).append(text);
+  } catch (const Error&) {
+    std::remove(unfinished(path).c_str());  // nobody needs half a trace on a full disk
+    throw;
+  }
+}
+
 }  // namespace
 
 void try_chrome_trace(const std::string& path) {
   std::error_code ignored;  // where it matters, opening fails and says why
   if (std::filesystem::is_directory(path, ignored))
     throw_error(ExitCode::kBadInput, "{} is a folder, no trace can be written there", path);
-  begin_file(unfinished(path)).append("\n");
+  write_unfinished(path, "\n");
   std::remove(unfinished(path).c_str());
 }
 
@@ -85,10 +94,11 @@ void write_chrome_trace(const std::string& path, int rank, const std::vector<Tra
   }
   out.end_array().end_object();
 
-  begin_file(unfinished(path)).append(out.str() + "\n");
+  write_unfinished(path, out.str() + "\n");
   std::error_code error;
   std::filesystem::rename(unfinished(path), path, error);
   if (error) {
+    std::remove(unfinished(path).c_str());
     throw_error(ExitCode::kBadInput, "cannot write the trace {}: {}", path, error.message());
   }
 }
