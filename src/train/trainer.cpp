@@ -58,6 +58,16 @@ std::vector<Program> training_programs(const RunConfig& config, const TrainHooks
   return programs;
 }
 
+// body(), whose errors name the key that asked for the output.
+template <class Body>
+auto output_of(const char* key, const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw_error(error.code(), "{}: {}", key, error.what());
+  }
+}
+
 class Trainer {
  public:
   Trainer(World& world, const RunConfig& config, Log& log, const TrainHooks& hooks)
@@ -76,8 +86,18 @@ class Trainer {
   void fail(ExitCode code, const std::string& what);
 
  private:
-  using Sinks = std::vector<std::unique_ptr<MetricSink>>;
+  struct Sink {
+    const char* key;
+    std::unique_ptr<MetricSink> to;
+  };
+  using Sinks = std::vector<Sink>;
   [[nodiscard]] Sinks open_sinks() const;  // rank 0's; others have none
+  // Output that this rank alone has to write. Where that fails, the run ends as by a signal, which
+  // the others learn after the next step, and then with the error.
+  template <class Body>
+  void write_output(const char* key, const Body& body);
+  void write_metrics(std::int64_t done, const MetricList& metrics);
+  void write_trace();
   StepInput load(std::int64_t index, double lr);
   StepReport step(std::int64_t index);
   void judge(StepReport& report, std::int64_t index);
@@ -99,6 +119,7 @@ class Trainer {
   Engine engine_;
   const double flops_per_step_;
   Sinks sinks_;
+  std::string lost_output_;  // the first error of write_output
   std::vector<TraceSpan> traced_spans_;
   TrainResult result_;
   std::optional<std::int64_t> saved_step_;
@@ -111,10 +132,34 @@ class Trainer {
 Trainer::Sinks Trainer::open_sinks() const {
   Sinks sinks;
   if (world_.rank() != 0) return sinks;
-  if (!config_.logging.metrics.empty()) sinks.push_back(make_json_lines(config_.logging.metrics));
-  if (!config_.logging.tensorboard.empty())
-    sinks.push_back(make_tensorboard(config_.logging.tensorboard));
+  const auto open = [&](const char* key, const std::string& path, const auto& make) {
+    if (!path.empty()) sinks.push_back({key, output_of(key, [&] { return make(path); })});
+  };
+  open("logging.metrics", config_.logging.metrics, make_json_lines);
+  open("logging.tensorboard", config_.logging.tensorboard, make_tensorboard);
   return sinks;
+}
+
+template <class Body>
+void Trainer::write_output(const char* key, const Body& body) {
+  if (!lost_output_.empty()) return;
+  try {
+    output_of(key, body);
+  } catch (const Error& error) {
+    lost_output_ = error.what();
+  }
+}
+
+void Trainer::write_metrics(std::int64_t done, const MetricList& metrics) {
+  for (const Sink& sink : sinks_) write_output(sink.key, [&] { sink.to->write(done, metrics); });
+}
+
+void Trainer::write_trace() {
+  const auto patience = watchdog_.patient("in the writing of a trace");
+  write_output("logging.trace, logging.trace_steps", [&] {
+    write_chrome_trace(trace_file(), world_.rank(), traced_spans_,
+                       about_run(config_, *engine_.device));
+  });
 }
 
 void Trainer::fail(ExitCode code, const std::string& what) {
@@ -167,7 +212,7 @@ void Trainer::evaluate(std::int64_t done) {
   result_.last_held_out = loss;
   if (world_.rank() != 0) return;
   log_.note("held-out step {} | loss {:.4f} | perplexity {:.3f}", done, loss, std::exp(loss));
-  for (auto& sink : sinks_) sink->write(done, {{"lm loss validation", loss}});
+  write_metrics(done, {{"lm loss validation", loss}});
 }
 
 // A loss that is not finite ends the run: no loss scale changes it. A norm that is not finite does
@@ -224,7 +269,7 @@ StepReport Trainer::step(std::int64_t index) {
                   split.forward_backward_us,
                   split.optimizer_us,
                   static_cast<double>(engine_.memory_bytes()),
-                  stop_requested() ? 1.0 : 0.0,
+                  stop_requested() || !lost_output_.empty() ? 1.0 : 0.0,
                   engine_.executor().expert_load()};
   std::vector<RankReport> ranks;
   for (const std::string& bytes : world_.gather(pack(rank))) ranks.push_back(unpack(bytes));
@@ -254,7 +299,7 @@ TrainResult Trainer::run() {
   if (first < config_.train.steps) require_savable(world_, config_);
   if (config_.logging.trace_steps > 0)
     together(world_, [&] {
-      try_chrome_trace(trace_file());
+      output_of("logging.trace", [&] { try_chrome_trace(trace_file()); });
       return true;
     });
   if (first == 0 && config_.train.eval_every > 0) evaluate(0);
@@ -269,18 +314,18 @@ TrainResult Trainer::run() {
     if (world_.rank() == 0 && (done % config_.logging.every == 0 || done == config_.train.steps)) {
       skipped_at_line_ = report.skipped;
       log_.info("{}", progress_line(report, config_));
-      for (auto& sink : sinks_) sink->write(done, metrics_of(report));
+      write_metrics(done, metrics_of(report));
     }
     const bool last = done == config_.train.steps || report.stop;
-    if (traced(done - 1) && (last || !traced(done)))
-      write_chrome_trace(trace_file(), world_.rank(), traced_spans_,
-                         about_run(config_, *engine_.device));
+    if (traced(done - 1) && (last || !traced(done))) write_trace();
     result_.stopped_by_signal = report.stop;
     if (config_.train.eval_every > 0 && (done % config_.train.eval_every == 0 || last) &&
         !report.stop)
       evaluate(done);
     if (last || (config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0)) save(done);
   }
+  // Also the last place where a rank that is stopped is missed.
+  share_error(world_, ExitCode::kBadInput, lost_output_);
   result_.first_step = first;
   result_.steps = done;
   return result_;

@@ -215,6 +215,28 @@ class ExitCodes(JobTest):
             self.assertEqual(job.text().count("rank0.json"), 1, "said once, before the first step")
             self.assertNotRegex(job.text(), r"step +\d+/|rank[123]")
 
+    def test_metrics_that_are_lost_end_the_run_after_a_save(self):
+        for run in (self.threads, self.mpirun):
+            folder = self.path(run.__name__)
+            job = run(*ENDLESS, "logging.metrics=/dev/full", "checkpoint.dir=" + folder)
+            self.require_end(job, 3, "logging.metrics: cannot write to /dev/full: No space",
+                             r"saved +step 2 ")
+            self.assertEqual(job.text().count("error:"), 1, "said once")
+            self.assertNotRegex(job.text(), "lanes stand|abort")
+            self.assertIn("step-00000002", os.listdir(folder))
+
+    def test_a_trace_that_is_lost_leaves_no_part_of_it(self):
+        def limit_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails instead
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+        job = self.threads("train.steps=20", "logging.trace=" + self.path("traces/t"),
+                           "logging.trace_steps=9", preexec_fn=limit_files)
+        self.require_end(job, 3, "logging.trace, logging.trace_steps: cannot write to .*t-rank0")
+        self.assertEqual(job.text().count("error:"), 1, "said once")
+        self.assertNotRegex(job.text(), "lanes stand|abort")
+        self.assertEqual(os.listdir(self.path("traces")), [])
+
     @unittest.skipIf(SANITIZER, "sanitizers reserve more memory than any limit")
     def test_out_of_memory(self):
         limit = 3 << 30  # the weights of one rank are 1.6 GB, its gradients as much again

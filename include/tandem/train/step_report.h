@@ -18,7 +18,7 @@ struct RankReport {
   double ep_us = 0.0, hidden_us = 0.0, compute_us = 0.0, host_wait_us = 0.0;
   double forward_backward_us = 0.0, optimizer_us = 0.0;  // trace/trace.h: StepSplit
   double memory_bytes = 0.0;
-  double stop = 0.0;                      // 1: a signal asks to stop
+  double stop = 0.0;                      // 1: a signal or lost output asks to stop
   std::vector<std::int64_t> expert_load;  // [layers * experts]
 };
 
