@@ -1,6 +1,7 @@
 #include "tandem/train/state_io.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <vector>
 
 #include "same_run.h"
@@ -123,6 +124,10 @@ std::unique_ptr<CheckpointClaim> claim_checkpoints(World& world, const RunConfig
   if (dir.empty()) return nullptr;
   return together(world, [&]() -> std::unique_ptr<CheckpointClaim> {
     if (world.rank() != 0) return nullptr;
+    std::error_code unknown;
+    const auto there = std::filesystem::status(dir, unknown);
+    if (std::filesystem::exists(there) && !std::filesystem::is_directory(there))
+      throw_error(ExitCode::kBadInput, "checkpoint.dir = {}: not a folder; name another", dir);
     auto claim = std::make_unique<CheckpointClaim>(dir);
     if (!claim->warning().empty()) log.warn("{}", claim->warning());
     if (!config.checkpoint.resume) warn_of_older_run(dir, log);

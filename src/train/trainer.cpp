@@ -236,10 +236,12 @@ void Trainer::judge(StepReport& report, std::int64_t index) {
   throw_shared(
       ExitCode::kTraining,
       "step {}: loss {} and gradient norm {} are not both finite; the parameters were left as "
-      "they were. First non-finite values:{}\nLower optimizer.lr, raise "
-      "optimizer.warmup_steps, or set optimizer.clip{}",
+      "they were. First non-finite values:{}\n{}{}",
       index + 1, report.loss, report.grad_norm,
-      places.empty() ? " none found in a second run" : places, way_out_of_fp16(scaler));
+      places.empty() ? " none found in a second run" : places,
+      index == 0 ? "No update has been made yet: look at model.init_std and at the data"
+                 : "Lower optimizer.lr, raise optimizer.warmup_steps, or set optimizer.clip",
+      way_out_of_fp16(scaler));
 }
 
 StepInput Trainer::load(std::int64_t index, double lr) {
@@ -290,10 +292,12 @@ StepReport Trainer::step(std::int64_t index) {
 TrainResult Trainer::run() {
   if (config_.train.eval_every > 0 && !engine_.data.valid)
     throw_shared(ExitCode::kUsage,
-                 "train.eval_every = {}, but the data holds nothing out: give data.valid, a larger "
-                 "data.valid_fraction, or a data.split whose second part is not empty; or set "
-                 "train.eval_every=0",
-                 config_.train.eval_every);
+                 "train.eval_every = {}, but the data holds nothing out: give data.valid or {}, or "
+                 "set train.eval_every=0",
+                 config_.train.eval_every,
+                 config_.data.kind == DataKind::kMegatron
+                     ? "a data.split whose second part is not empty"
+                     : "a larger data.valid_fraction");
   const auto claim = claim_checkpoints(world_, config_, log_);
   const std::int64_t first = resume();
   if (first < config_.train.steps) require_savable(world_, config_);
