@@ -139,9 +139,15 @@ class NotFinite(JobTest):
         before = contents(self.path("c"))
         # The first step with this rate is still finite; the parameters it leaves are not usable.
         self.require_end(run("train.steps=9", save, "optimizer.lr=1e30"), 4,
-                         r"step [45]: loss .* not both finite", r"rank [0-3]: ", r"layer \d")
+                         r"step [45]: loss .* not both finite", r"rank [0-3]: ", r"layer \d",
+                         "\nLower optimizer.lr, raise optimizer.warmup_steps")
         self.assertEqual(contents(self.path("c")), before)
         self.require_end(run("train.steps=5", save), 0, "resume +step 3", "saved +step 5")
+
+    def test_the_first_step(self):
+        job = self.threads("train.steps=3", "model.init_std=1e20")
+        self.require_end(job, 4, "step 1: loss .* not both finite", "look at model.init_std")
+        self.assertNotIn("optimizer.lr", job.text())
 
     def test_under_mpirun(self):
         self.explode(self.mpirun)
@@ -190,6 +196,12 @@ class ExitCodes(JobTest):
                 self.assertEqual(job.text().count("outside"), 1, job.text())
                 self.assertNotRegex(job.text(), "lanes stand|abort(ing|ed) the job:|MPI_ABORT")
 
+    def test_nothing_held_out(self):
+        job = self.threads("data.kind=megatron", "data.train=" + self.tokens("good", range(64)),
+                           "data.split=99,0.1", "train.eval_every=5")
+        self.require_end(job, 2, "give data.valid or a data.split whose second part is not empty")
+        self.assertNotIn("valid_fraction", job.text())
+
     @unittest.skipIf(SANITIZER, "sanitizers reserve more memory than any limit")
     def test_a_sample_order_that_does_not_fit(self):
         data = ["data.kind=megatron", "data.train=" + self.tokens("good", range(64))]
@@ -206,7 +218,7 @@ class ExitCodes(JobTest):
             pass
         for run in (self.threads, self.mpirun):
             job = run("train.steps=1", "checkpoint.dir=" + self.path("file"))
-            self.require_end(job, 3, "file")
+            self.require_end(job, 3, "checkpoint.dir = .*file: not a folder")
             job = run("train.steps=1", "logging.metrics=" + self.path("file/metrics.jsonl"))
             self.require_end(job, 3, "metrics.jsonl")
             job = run("train.steps=5", "logging.trace=" + self.path("file/t"),
