@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "tandem/comm/shared_error.h"
+
 namespace tandem {
 namespace {
 
@@ -22,8 +24,10 @@ std::unique_ptr<Device> open_device(World& world, const TrainConfig& config, Log
   const bool cuda = config.device == DeviceChoice::kCuda || visible > 0;
   const int threads =
       config.cpu_threads > 0 ? config.cpu_threads : std::max(1, cores / world.local_size());
-  auto device =
-      cuda ? open_cuda(world, config, std::max(1, visible)) : make_cpu_device({.threads = threads});
+  auto device = together(world, [&] {
+    return cuda ? open_cuda(world, config, std::max(1, visible))
+                : make_cpu_device({.threads = threads});
+  });
   if (world.rank() == 0)
     log.note("device   {}, {} rank(s) on {} core(s)", device->description(), world.size(), cores);
   return device;

@@ -178,6 +178,14 @@ class ExitCodes(JobTest):
             self.require_end(job, 3, "no.txt")
             self.assertEqual(job.text().count("no.txt"), 1, "said once, not by every rank")
 
+    def test_a_device_that_is_not_there(self):
+        for run in (self.threads, self.mpirun):
+            job = run("train.device=cuda")
+            if job.process.wait(60) == 0:
+                self.skipTest("this machine has a GPU")
+            self.require_end(job, 2, "train.device=cpu")
+            self.assertEqual(job.text().count("train.device=cpu"), 1, "said once")
+
     def tokens(self, name, values):
         """A .bin/.idx pair of ten documents with these token ids."""
         with open(self.path("text"), "wb") as file:

@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// By train.device and the GPUs this rank sees; rank 0 logs what it got. Throws Error(kUsage) where
-// the wanted device is not there.
+// By train.device and the GPUs this rank sees; rank 0 logs what it got. Collective. Throws
+// SharedError(kUsage) where the wanted device is not there, on one rank or more.
 std::unique_ptr<Device> open_device(World& world, const TrainConfig& config, Log& log);
 
 // By the devices of all ranks, which are compared here, train.comm and train.alltoall; the same on
