@@ -11,9 +11,21 @@ if(NOT TANDEM_CUDA STREQUAL "OFF")
   endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # Hopper with its own instructions (wgmma); other GPUs get the portable kernels through PTX.
+    # The GPUs of this machine; Hopper, with its own instructions (wgmma), where there is none to ask.
     if(NOT CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES 90a)
+      find_program(TANDEM_NVIDIA_SMI nvidia-smi)
+      if(TANDEM_NVIDIA_SMI)
+        execute_process(COMMAND "${TANDEM_NVIDIA_SMI}" --query-gpu=compute_cap --format=csv,noheader
+                        OUTPUT_VARIABLE capabilities ERROR_QUIET)
+        string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
+        list(REMOVE_DUPLICATES capabilities)
+        list(TRANSFORM capabilities REPLACE "\\." "")
+        list(TRANSFORM capabilities REPLACE "^90$" "90a")
+        if(capabilities)
+          set(CMAKE_CUDA_ARCHITECTURES ${capabilities})
+        endif()
+      endif()
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit QUIET)
@@ -33,7 +45,7 @@ if(NOT TANDEM_CUDA STREQUAL "OFF")
     # TANDEM_CUDNN_ROOT: for machines where cuDNN came with a Python package.
     find_path(TANDEM_CUDNN_INCLUDE cudnn_backend.h
               HINTS "${TANDEM_CUDNN_ROOT}/include" ${CUDAToolkit_INCLUDE_DIRS})
-    find_library(TANDEM_CUDNN NAMES cudnn libcudnn.so.9
+    find_library(TANDEM_CUDNN NAMES cudnn libcudnn.so.9 NAMES_PER_DIR
                  HINTS "${TANDEM_CUDNN_ROOT}/lib" ${CUDAToolkit_LIBRARY_DIR} "${CUDAToolkit_TARGET_DIR}/lib")
     if(TANDEM_CUDNN_INCLUDE AND TANDEM_CUDNN)
       set(TANDEM_HAS_CUDNN ON)

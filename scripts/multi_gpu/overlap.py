@@ -16,7 +16,6 @@ MODES = {
     "shared event": ("overlap.events=shared", "overlap.delay_wgrad=false"),
     "pair per direction": ("overlap.delay_wgrad=false",),
     "pair + delayed weight gradients": ("overlap.delay_wgrad=true",),
-    "the same, plain all-to-all": ("overlap.delay_wgrad=true", "train.alltoall=plain"),
 }
 KEYS = ("iteration-time", "tokens-per-second", "throughput", "alltoall-hidden-share",
         "alltoall-exposed-ms", "host-wait-ms")

@@ -10,8 +10,9 @@ int run_version() {
   fmt::print("tandem {}\n", kVersion);
   fmt::print("compiler  {}\n", kCompiler);
   fmt::print("build     {}\n", kBuildType);
+  const char* cuda = kHasCudnn ? ", cuda with cuDNN" : ", cuda without cuDNN";
   fmt::print("devices   cpu (OpenBLAS){}\n",
-             kHasCuda ? ", cuda" : "; this build has no CUDA backend");
+             kHasCuda ? cuda : "; this build has no CUDA backend");
   fmt::print("ranks     MPI, threads{}\n", kHasNccl ? ", NCCL" : "");
   return 0;
 }

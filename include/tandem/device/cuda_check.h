@@ -7,10 +7,16 @@
 
 namespace tandem::cuda {
 
-// Out of memory gets its own exit code; everything else is internal: a broken kernel or driver.
+// Out of memory and a GPU this build was not made for get their own exit codes; everything else is
+// internal: a broken kernel or driver.
 inline void check(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) [[likely]]
     return;
+  if (status == cudaErrorNoKernelImageForDevice)
+    throw_error(ExitCode::kUsage,
+                "this build has no kernels for this kind of GPU: configure with "
+                "-DCMAKE_CUDA_ARCHITECTURES=NN, as nvidia-smi --query-gpu=compute_cap says, or set "
+                "train.device=cpu");
   const ExitCode code =
       status == cudaErrorMemoryAllocation ? ExitCode::kMemory : ExitCode::kInternal;
   throw_error(code, "{}:{}: {} failed: {} ({})", file, line, call, cudaGetErrorString(status),
