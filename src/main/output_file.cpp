@@ -16,9 +16,13 @@ void require_other_file(const char* option, const std::string& output, const std
 
 void write_output_file(const std::string& path, const std::string& text) {
   std::ofstream file(path);
+  const bool begun = file.is_open();
   file << text;
-  if (!file.flush())
-    throw_error(ExitCode::kBadInput, "{} cannot be written: check the folder and the space", path);
+  if (file.flush()) return;
+  std::error_code ignored;  // what is being reported matters more
+  if (begun && std::filesystem::is_regular_file(path, ignored))
+    std::filesystem::remove(path, ignored);
+  throw_error(ExitCode::kBadInput, "{} cannot be written: check the folder and the space", path);
 }
 
 }  // namespace tandem

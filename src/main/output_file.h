@@ -8,7 +8,7 @@ namespace tandem {
 // Throws Error(kUsage) where `output`, given with `option`, is the file `input` that is read.
 void require_other_file(const char* option, const std::string& output, const std::string& input);
 
-// Throws Error(kBadInput) where it cannot be written.
+// Throws Error(kBadInput) where it cannot be written. Of a file that was begun nothing is left then.
 void write_output_file(const std::string& path, const std::string& text);
 
 }  // namespace tandem

@@ -39,6 +39,27 @@ void require_no_output(const std::string& path, const std::string& prefix) {
   }
 }
 
+// The pair under its own names when it is whole: where it cannot be written nothing of it is left,
+// and an older one stays.
+void write_pair(const std::string& prefix, const std::vector<std::vector<std::int32_t>>& documents,
+                int vocab) {
+  const std::string unfinished = prefix + ".tmp";
+  try {
+    write_token_file(unfinished, documents, vocab);
+    for (const char* ending : {".bin", ".idx"}) {
+      std::error_code error;
+      std::filesystem::rename(unfinished + ending, prefix + ending, error);
+      if (error)
+        throw_error(ExitCode::kBadInput, "cannot write {}{}: {}", prefix, ending, error.message());
+    }
+  } catch (const Error& error) {
+    std::error_code ignored;  // what is being reported matters more
+    for (const char* ending : {".bin", ".idx"})
+      std::filesystem::remove(unfinished + ending, ignored);
+    throw_error(error.code(), "{}; check the folder and the space", error.what());
+  }
+}
+
 }  // namespace
 
 int run_tokenize(const TokenizeArgs& args) {
@@ -60,7 +81,7 @@ int run_tokenize(const TokenizeArgs& args) {
     tokens += document.size();
     documents.push_back(std::move(document));
   }
-  write_token_file(args.prefix, documents, kByteVocab);
+  write_pair(args.prefix, documents, kByteVocab);
   fmt::print("{}.bin and {}.idx: {} documents, {} tokens\n", args.prefix, args.prefix,
              documents.size(), tokens);
   return 0;

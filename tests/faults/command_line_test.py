@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 import subprocess
 import unittest
 
@@ -151,6 +152,34 @@ class CommandLine(JobTest):
                      self.config, "--ranks", "262144")
         self.refused(2, "start a multiple of 4 ranks, as in mpirun -np 4 or --ranks 4", "plan",
                      self.config, "--ranks", "3")
+
+    def test_what_cannot_be_written_leaves_nothing_behind(self):
+        def limit_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails instead
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+
+        text = self.written("a.txt", b"words" * 1000)
+        event = {"ph": "X", "name": "dispatch_fwd", "cat": "F", "tid": 1, "ts": 0, "dur": 1,
+                 "args": {"layer": 0, "microbatch": 0}}
+        lane = {"ph": "M", "name": "thread_name", "tid": 1, "args": {"name": "ep"}}
+        events = [lane] + [dict(event, ts=2 * i) for i in range(30)]
+        trace = self.written("t.json", json.dumps(
+            {"distributedInfo": {"rank": 0}, "traceEvents": events}).encode())
+        before = set(os.listdir(self.folder))
+        for arguments in (("tokenize", self.path("p"), text),
+                          ("trace", trace, "--svg", self.path("t.svg")),
+                          ("schedule", self.config, "--svg", self.path("s.svg"))):
+            done = tandem(*arguments, preexec_fn=limit_files)
+            self.assertEqual(done.returncode, 3, f"{arguments} {done.stdout} {done.stderr}")
+            self.assertRegex(done.stderr, "error: .*check the folder and the space")
+            self.assertEqual(set(os.listdir(self.folder)), before, arguments)
+        # An older pair stays as it is.
+        self.refused(0, "1 documents", "tokenize", self.path("p"), self.written("b.txt", b"words"))
+        done = tandem("tokenize", self.path("p"), text, preexec_fn=limit_files)
+        self.assertEqual(done.returncode, 3)
+        self.assertEqual(os.path.getsize(self.path("p.bin")), 10)
+        self.assertEqual(set(os.listdir(self.folder)), before | {"b.txt", "p.bin", "p.idx"})
+        self.refused(3, "nowhere", "tokenize", "/nowhere/p", text)
 
     def test_a_trace_with_impossible_times(self):
         for key, value, words in (("dur", -5, "dur is -5, outside"), ("ts", 1e300, "ts is 1e"),
