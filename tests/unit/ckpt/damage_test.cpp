@@ -180,6 +180,21 @@ TEST_CASE("a failure on one rank is an error on all, and the earlier checkpoint 
     }
     CHECK(entries(scratch / "c") == Names{"step-00000001"});
   }
+  // What rank 0 does alone, saving step 1 again.
+  for (const std::string stage :
+       {"manifest written", "old one set aside", "renamed", "old ones removed"}) {
+    INFO(stage);
+    const auto errors = save_ranks(scratch / "c", 1, ranks, 2, [&](int rank) -> SaveHook {
+      if (rank != 0) return {};
+      return [&](const char* at) {
+        if (at == stage) throw_error(ExitCode::kBadInput, "no space left");
+      };
+    });
+    for (const std::string& error : errors) {
+      CHECK(error == "saving a checkpoint failed on rank 0: no space left");
+    }
+    CHECK(entries(scratch / "c") == Names{"step-00000001"});
+  }
   for (const char* stage : {"manifest written", "old one set aside"}) {
     CHECK_THROWS_WITH(save(scratch / "c", 1, 5, 2,
                            [&](const char* at) {
