@@ -16,6 +16,7 @@ struct Layout {
 };
 
 double relative(double a, double b) {
+  if (a == b) return 0.0;
   const double difference = std::abs(a - b) / std::abs(b);
   return std::isnan(difference) ? HUGE_VAL : difference;
 }
@@ -31,6 +32,7 @@ double difference(const Training& a, const Training& b, double StepReport::*valu
 
 void require_agreement(const Training& a, const Training& b) {
   CHECK(difference(a, b, &StepReport::loss) <= kTolerance);
+  CHECK(difference(a, b, &StepReport::aux) <= kTolerance);
   CHECK(difference(a, b, &StepReport::grad_norm) <= kTolerance);
 }
 
@@ -44,6 +46,7 @@ void require_learning(const Training& training) {
 void compare(const Overrides& model, const std::vector<Layout>& layouts) {
   const Training one = train(1, model);
   require_learning(one);
+  REQUIRE((one.steps.front().aux > 0.0) == (tiny(1, model).model.experts > 0));
   for (const Layout& layout : layouts) {
     INFO(layout.name);
     require_agreement(train(layout.ranks, model + layout.overrides), one);
