@@ -63,14 +63,25 @@ TEST_CASE("a run killed at any stage of a save continues as if it had not been")
   }
 }
 
-TEST_CASE("a rank that hangs in a save does not hold the others for ever") {
-  const Scratch folder;
+// Six steps of at most one second each, where one rank hangs in the first save.
+Training train_with_slow_save(const std::string& dir, std::chrono::seconds time) {
   std::atomic<bool> first{true};
   const auto hang = [&](const char*) {
-    if (first.exchange(false)) std::this_thread::sleep_for(std::chrono::seconds(6));
+    if (first.exchange(false)) std::this_thread::sleep_for(time);
   };
+  return train(2, six_steps(dir) + Overrides{"train.watchdog_s=1"}, hang);
+}
+
+TEST_CASE("a save may take longer than a step") {
+  const Scratch folder;
+  CHECK(train_with_slow_save(folder / "c", std::chrono::seconds(2)).result.steps == 6);
+  CHECK(find_checkpoint(folder / "c")->info.step == 6);
+}
+
+TEST_CASE("a rank that hangs in a save does not hold the others for ever") {
+  const Scratch folder;
   try {
-    (void)train(2, six_steps(folder / "c") + Overrides{"train.watchdog_s=1"}, hang);
+    (void)train_with_slow_save(folder / "c", std::chrono::seconds(6));
     FAIL("the save went on");
   } catch (const Error& error) {
     CHECK(error.code() == ExitCode::kComm);
