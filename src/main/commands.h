@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tandem/config/config.h"
+#include "tandem/sim/cost_model.h"
 
 namespace tandem {
 
@@ -20,6 +21,7 @@ struct ScheduleArgs {
   int stage = 0;
   bool text = false;  // the program itself, line by line
   std::string svg;    // file for a picture of all stages
+  MachineModel machine;  // of the picture
   int width = 0;      // columns of the chart; 0 = the terminal's
   int from = 0;       // first unit of the chart
   bool all = false;   // also what is too much to take in

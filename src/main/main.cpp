@@ -69,6 +69,19 @@ void add_ranks(CLI::App& command, ConfigArgs& args, int most, const char* help) 
   command.add_option("--ranks", args.ranks, help)->check(integer_in(1, most));
 }
 
+// The machine that a picture models.
+void add_machine(CLI::App& command, tandem::MachineModel& machine, CLI::Option* picture) {
+  const auto add = [&](const char* name, double& value, const char* help) {
+    command.add_option(name, value, help)
+        ->check(CLI::Range(1e-6, 1e9))
+        ->capture_default_str()
+        ->needs(picture);
+  };
+  add("--tflops", machine.tflops, "of the picture: sustained TFLOP/s of a rank");
+  add("--gbps", machine.gbps, "of the picture: GB/s of a rank to others");
+  add("--latency-us", machine.latency_us, "of the picture: what a node or message costs at least");
+}
+
 // "help train" is "train --help".
 std::vector<const char*> with_help_as_option(int argc, char** argv) {
   std::vector<const char*> words(argv, argv + argc);
@@ -125,8 +138,10 @@ int dispatch(int argc, char** argv) {
   schedule_command->add_option("--stage", schedule.stage, "pipeline stage to show")
       ->check(integer_in(0, std::numeric_limits<int>::max()));
   schedule_command->add_flag("--text", schedule.text, "print the program line by line");
-  schedule_command->add_option("--svg", schedule.svg, "write a picture of all stages to this file")
-      ->check(not_empty());
+  auto* svg = schedule_command
+                  ->add_option("--svg", schedule.svg, "write a picture of all stages to this file")
+                  ->check(not_empty());
+  add_machine(*schedule_command, schedule.machine, svg);
   schedule_command->add_option("--width", schedule.width, "columns of the chart")
       ->check(integer_in(20, 10000));
   schedule_command->add_option("--from", schedule.from, "first unit of the chart")

@@ -34,16 +34,19 @@ int terminal_width() {
                                                                          : kDefaultWidth;
 }
 
-// Node times for pictures: one rank of the default machine.
-void write_svg(const std::string& path, const RunConfig& config,
+void write_svg(const ScheduleArgs& args, const RunConfig& config,
                const std::vector<Program>& programs) {
-  const SimResult result = simulate(programs, cost_model(config, MachineModel{}));
+  const SimResult result = simulate(programs, cost_model(config, args.machine));
+  const std::string machine =
+      fmt::format("{:g} TFLOP/s and {:g} GB/s a rank, {:g} us a node or message",
+                  args.machine.tflops, args.machine.gbps, args.machine.latency_us);
   const std::string title =
-      fmt::format("Modelled: pp {} x vpp {}, ep {}, {} micro-batches, overlap {}",
+      fmt::format("Modelled: pp {} x vpp {}, ep {}, {} micro-batches, overlap {}; {}",
                   config.parallel.pp, config.parallel.vpp, config.parallel.ep,
-                  config.microbatches(), config.overlap.enabled ? "on" : "off");
-  write_output_file(path, to_svg(programs, result, title));
-  fmt::print("{}: {} (modelled)\n", path, summary_text(result, config.parallel.pp));
+                  config.microbatches(), config.overlap.enabled ? "on" : "off", machine);
+  write_output_file(args.svg, to_svg(programs, result, title));
+  fmt::print("{}: {}\nmodelled, not measured: {} (--tflops, --gbps, --latency-us)\n", args.svg,
+             summary_text(result, config.parallel.pp), machine);
 }
 
 // What a reader can take in; --all shows the rest.
@@ -117,7 +120,7 @@ int run_schedule(const ScheduleArgs& args) {
                 config.parallel.pp - 1);
   const auto programs = build_all(config, ProgramKind::kTraining, config.overlap.events);
   const Program& program = programs[static_cast<std::size_t>(args.stage)];
-  if (!args.svg.empty()) write_svg(args.svg, config, programs);
+  if (!args.svg.empty()) write_svg(args, config, programs);
   if (args.text) {
     fmt::print("{}", to_text(program));
   } else if (args.svg.empty()) {

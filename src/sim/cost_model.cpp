@@ -52,12 +52,11 @@ class NodeTimes {
       case Op::kSend:
       case Op::kRecv:
         return transfer_us(static_cast<double>(dims_.tokens * dims_.hidden) *
-                               static_cast<double>(size_of(dims_.dtype)),
-                           machine_.p2p_gbps);
+                           static_cast<double>(size_of(dims_.dtype)));
       case Op::kGradSync:
-        return transfer_us(traffic_[program.stage].reduce_scatter[instr.chunk], machine_.p2p_gbps);
+        return transfer_us(traffic_[program.stage].reduce_scatter[instr.chunk]);
       case Op::kOptStep:
-        return transfer_us(traffic_[program.stage].all_gather, machine_.p2p_gbps);
+        return transfer_us(traffic_[program.stage].all_gather);
       case Op::kRecord:
       case Op::kWait:
       case Op::kHostWait:
@@ -76,12 +75,11 @@ class NodeTimes {
       bytes = alltoall_bytes(dims_, rows);
     }
     const double flops = node_flops(instr.node, instr.phase, instr.moe, dims_, rows);
-    return flops / (machine_.tflops * 1e12) * kUsPerSecond +
-           transfer_us(bytes, machine_.alltoall_gbps);
+    return flops / (machine_.tflops * 1e12) * kUsPerSecond + transfer_us(bytes);
   }
 
-  static double transfer_us(double bytes, double gbps) {
-    return bytes / (gbps * 1e9) * kUsPerSecond;
+  [[nodiscard]] double transfer_us(double bytes) const {
+    return bytes / (machine_.gbps * 1e9) * kUsPerSecond;
   }
 
   ModelDims dims_;

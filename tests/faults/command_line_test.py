@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -263,6 +264,12 @@ class CommandLine(JobTest):
     def test_one_stage_has_no_bubble(self):
         done = tandem("schedule", self.config, "--svg", self.path("a.svg"))
         self.assertRegex(done.stdout, r"step .*, bubble [0-9.]+ %, expert all-to-all [0-9.]+ % hidden")
+        self.assertIn("modelled, not measured: 500 TFLOP/s and 50 GB/s a rank", done.stdout)
+        slow = tandem("schedule", self.config, "--svg", self.path("a.svg"), "--gbps", "0.001")
+        hidden = [float(re.search(r"all-to-all ([0-9.]+) % hidden", text).group(1))
+                  for text in (done.stdout, slow.stdout)]
+        self.assertLess(hidden[1], hidden[0], slow.stdout)
+        self.refused(2, "--svg", "schedule", self.config, "--gbps", "5")
         one = ["parallel.pp=1", "parallel.vpp=1", "--ranks", "2"]
         done = tandem("schedule", self.config, *one, "--svg", self.path("a.svg"))
         self.assertRegex(done.stdout, r"step .*, compute idle [0-9.]+ %, expert all-to-all")

@@ -7,10 +7,9 @@
 namespace tandem {
 
 struct MachineModel {
-  double tflops = 500.0;          // sustained, per rank
-  double alltoall_gbps = 50.0;    // GB/s per rank, expert all-to-all
-  double p2p_gbps = 50.0;
-  double latency_us = 20.0;       // per node or message
+  double tflops = 500.0;     // sustained, per rank
+  double gbps = 50.0;        // GB/s of a rank to others
+  double latency_us = 20.0;  // per node or message
 };
 
 CostModel cost_model(const RunConfig& config, const MachineModel& machine);
