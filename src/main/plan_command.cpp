@@ -1,7 +1,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <vector>
+#include <initializer_list>
+#include <string>
+#include <string_view>
 
 #include "commands.h"
 #include "tandem/config/load.h"
@@ -20,6 +22,21 @@ constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 double gib(std::int64_t bytes) {
   return static_cast<double>(bytes) / kGib;
+}
+
+// 30.53 B, with the suffixes from 1 on, a thousand apart.
+std::string shortened(double value, std::initializer_list<const char*> suffixes) {
+  const auto* suffix = suffixes.begin();
+  for (; value >= 1000.0 && suffix + 1 != suffixes.end(); ++suffix) value /= 1000.0;
+  return fmt::format("{:.4g} {}", value, *suffix);
+}
+
+std::string parameters(std::int64_t count) {
+  return shortened(static_cast<double>(count), {"", "K", "M", "B", "T"});
+}
+
+std::string flop(double count) {
+  return shortened(count / 1e6, {"MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
 }
 
 std::int64_t rank_params(const ParamTable& table) {
@@ -47,9 +64,10 @@ void print_model(const RunConfig& config) {
   fmt::print("model       {} layers, hidden {}, {} heads / {} kv, {} experts top-{}, vocab {}\n",
              config.model.layers, config.model.hidden, config.model.heads, config.model.kv_heads,
              config.model.experts, config.model.topk, config.model.vocab);
-  fmt::print("parameters  {} total, {} active per token\n", count.total, count.active);
-  fmt::print("FLOPs       {:.3f} GFLOP per token, {:.3f} TFLOP per step of {:.0f} tokens\n",
-             flops / 1e9, flops * tokens / 1e12, tokens);
+  fmt::print("parameters  {} total, {} active per token ({} and {})\n", parameters(count.total),
+             parameters(count.active), count.total, count.active);
+  fmt::print("FLOPs       {} per token, {} per step of {:.0f} tokens\n", flop(flops),
+             flop(flops * tokens), tokens);
 }
 
 void print_layout(const RunConfig& config) {
@@ -65,25 +83,31 @@ void print_stages(const RunConfig& config) {
   const RankGrid grid = make_grid(config);
   const Partition partition = make_partition(config);
   const LowerOptions options = lower_options(config);
-  fmt::print("{:>5}  {:<24} {:>14} {:>7} {:>5} {:>8} {:>8} {:>9} {:>8} {:>9} {:>8}\n", "stage",
-             "layers of each chunk", "parameters", "warm-up", "live", "params", "grads",
-             "optimizer", "saved", "transient", "sum GiB");
+  constexpr std::string_view kLayers = "layers of each chunk";
+  std::size_t width = kLayers.size();
+  for (int stage = 0; stage < grid.pp; ++stage)
+    width = std::max(width, layers_of(partition, stage).size());
+  fmt::print("{:>5}  {:<{}} {:>14} {:>7} {:>5} {:>8} {:>8} {:>9} {:>8} {:>9} {:>8}\n", "stage",
+             kLayers, width, "parameters", "warm-up", "live", "params", "grads", "optimizer",
+             "saved", "transient", "sum GiB");
   std::int64_t largest = 0;
   for (int stage = 0; stage < grid.pp; ++stage) {
     const ParamTable table = make_params(config, grid, partition, grid.rank_at(stage, 0));
     const MemoryPlan memory =
         rank_memory(table, build_program(options, ProgramKind::kTraining, stage), config);
     fmt::print(
-        "{:>5}  {:<24} {:>14} {:>7} {:>5} {:>8.3f} {:>8.3f} {:>9.3f} {:>8.3f} {:>9.3f} {:>8.3f}\n",
-        stage, layers_of(partition, stage), rank_params(table), warmup_tasks(options.shape, stage),
-        peak_live_chunks(options.shape, stage), gib(memory.params), gib(memory.grads),
-        gib(memory.optimizer), gib(memory.saved), gib(memory.transient), gib(memory.total()));
+        "{:>5}  {:<{}} {:>14} {:>7} {:>5} {:>8.3f} {:>8.3f} {:>9.3f} {:>8.3f} {:>9.3f} {:>8.3f}\n",
+        stage, layers_of(partition, stage), width, rank_params(table),
+        warmup_tasks(options.shape, stage), peak_live_chunks(options.shape, stage),
+        gib(memory.params), gib(memory.grads), gib(memory.optimizer), gib(memory.saved),
+        gib(memory.transient), gib(memory.total()));
     largest = std::max(largest, memory.total());
   }
   fmt::print(
       "\nparameters per rank; warm-up: forward tasks before the first backward; live: chunks "
       "whose\n"
-      "activations are held at once, at the peak; GiB per rank with balanced experts.\n"
+      "activations are held at once, at the peak; GiB per rank with balanced experts; transient: "
+      "what\nnodes hand to each other and nobody keeps for a backward pass.\n"
       "E embedding, H head and loss, - a chunk without layers.\n");
   constexpr double kH100 = 79.0, kH200 = 139.0;  // GiB that a process can have
   const double need = gib(largest);
@@ -106,8 +130,10 @@ RunConfig planned_config(const ConfigArgs& args) {
   if (args.ranks > 0 && !dp_given) config.parallel.dp = 0;  // another size: dp follows from it
   const RunConfig planned = resolve(std::move(config), args.ranks, config_origin(args.path));
   if (args.ranks > 0 && dp_of_file != 0 && dp_of_file != planned.parallel.dp)
-    fmt::print(stderr, "note: parallel.dp {} of {} replaced by {} for {} ranks\n", dp_of_file,
-               args.path, planned.parallel.dp, args.ranks);
+    fmt::print(stderr,
+               "note: parallel.dp {} of {} replaced by {} for {} ranks; to train on them, set "
+               "parallel.dp={}\n",
+               dp_of_file, args.path, planned.parallel.dp, args.ranks, planned.parallel.dp);
   return planned;
 }
 

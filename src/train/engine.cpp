@@ -83,6 +83,12 @@ RankState rehearsed(const RankState& rank, const Program& training) {
   return rank;
 }
 
+// "layer 3, "; nothing for embedding and head, which belong to no layer.
+std::string layer_of(const Instr& instr) {
+  if (instr.node == NodeKind::kEmbedding || instr.node == NodeKind::kHead) return "";
+  return fmt::format("layer {}, ", instr.layer);
+}
+
 }  // namespace
 
 std::vector<Program> sound_programs(const RunConfig& config, ProgramKind kind) {
@@ -209,9 +215,9 @@ std::string Engine::find_non_finite(std::int64_t step) {
       for (const SlotTensor& tensor : layout.tensors)
         if (!all_finite(*device, lanes.stream(instr.lane),
                         {slot.data + tensor.offset, tensor.dtype, tensor.rows, tensor.cols}))
-          found = fmt::format("layer {}, {}_{}, {}.{}, micro-batch {}", instr.layer,
-                              name_of(instr.node), name_of(instr.phase), name_of(slot.kind),
-                              tensor.name, instr.microbatch);
+          found =
+              fmt::format("{}{}_{}, {}.{}, micro-batch {}", layer_of(instr), name_of(instr.node),
+                          name_of(instr.phase), name_of(slot.kind), tensor.name, instr.microbatch);
     }
   });
   executor_.run(step_input(step, 0.0));

@@ -31,6 +31,11 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+// NaN without the sign that it happens to have.
+std::string figure(double x) {
+  return std::isnan(x) ? "nan" : fmt::format("{:.4f}", x);
+}
+
 std::string way_out_of_fp16(const LossScaler& scaler) {
   if (!scaler.active()) return "";
   return fmt::format(
@@ -237,7 +242,7 @@ void Trainer::judge(StepReport& report, std::int64_t index) {
       ExitCode::kTraining,
       "step {}: loss {} and gradient norm {} are not both finite; the parameters were left as "
       "they were. First non-finite values:{}\n{}{}",
-      index + 1, report.loss, report.grad_norm,
+      index + 1, figure(report.loss), figure(report.grad_norm),
       places.empty() ? " none found in a second run" : places,
       index == 0 ? "No update has been made yet: look at model.init_std and at the data"
                  : "Lower optimizer.lr, raise optimizer.warmup_steps, or set optimizer.clip",

@@ -146,7 +146,8 @@ class CommandLine(JobTest):
         for command in ("plan", "check", "schedule"):
             done = tandem(command, config, "--ranks", "8")
             self.assertEqual((done.returncode, done.stderr), (
-                0, f"note: parallel.dp 2 of {config} replaced by 4 for 8 ranks\n"))
+                0, f"note: parallel.dp 2 of {config} replaced by 4 for 8 ranks; to train on "
+                "them, set parallel.dp=4\n"))
             for silent in (("--ranks", "4"), ("--ranks", "8", "parallel.dp=4"), ()):
                 self.assertEqual(tandem(command, config, *silent).stderr, "")
         self.refused(2, r"parallel.dp = 1 x 131072 \(262144 ranks over parallel.pp = 2\)", "check",
