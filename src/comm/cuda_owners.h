@@ -22,6 +22,7 @@ struct DeviceSpace {
     // hazard: the allocation before the stream of the communicator touches the memory
     return status == cudaSuccess ? cudaStreamSynchronize(cudaStreamPerThread) : status;
   }
+  // Does not wait: the owner waits for the last use of the memory first.
   static void release(void* data) { cudaFreeAsync(data, cudaStreamPerThread); }
 };
 struct PinnedSpace {

@@ -19,12 +19,12 @@ struct ConfigArgs {
 struct ScheduleArgs {
   ConfigArgs config;
   int stage = 0;
-  bool text = false;  // the program itself, line by line
-  std::string svg;    // file for a picture of all stages
+  bool text = false;     // the program itself, line by line
+  std::string svg;       // file for a picture of all stages
   MachineModel machine;  // of the picture
-  int width = 0;      // columns of the chart; 0 = the terminal's
-  int from = 0;       // first unit of the chart
-  bool all = false;   // also what is too much to take in
+  int width = 0;         // columns of the chart; 0 = the terminal's
+  int from = 0;          // first unit of the chart
+  bool all = false;      // also what is too much to take in
 };
 
 struct TraceArgs {

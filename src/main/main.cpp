@@ -78,8 +78,8 @@ void add_machine(CLI::App& command, tandem::MachineModel& machine, CLI::Option* 
         ->needs(picture);
   };
   add("--tflops", machine.tflops, "of the picture: sustained TFLOP/s of a rank");
-  add("--gbps", machine.gbps, "of the picture: GB/s of a rank to others");
-  add("--latency-us", machine.latency_us, "of the picture: what a node or message costs at least");
+  add("--gb-per-s", machine.gb_per_s, "of the picture: GB/s of a rank to others");
+  add("--latency-us", machine.latency_us, "of the picture: added to every node and message");
 }
 
 // "help train" is "train --help".

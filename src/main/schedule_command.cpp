@@ -39,13 +39,13 @@ void write_svg(const ScheduleArgs& args, const RunConfig& config,
   const SimResult result = simulate(programs, cost_model(config, args.machine));
   const std::string machine =
       fmt::format("{:g} TFLOP/s and {:g} GB/s a rank, {:g} us a node or message",
-                  args.machine.tflops, args.machine.gbps, args.machine.latency_us);
+                  args.machine.tflops, args.machine.gb_per_s, args.machine.latency_us);
   const std::string title =
       fmt::format("Modelled: pp {} x vpp {}, ep {}, {} micro-batches, overlap {}; {}",
                   config.parallel.pp, config.parallel.vpp, config.parallel.ep,
                   config.microbatches(), config.overlap.enabled ? "on" : "off", machine);
   write_output_file(args.svg, to_svg(programs, result, title));
-  fmt::print("{}: {}\nmodelled, not measured: {} (--tflops, --gbps, --latency-us)\n", args.svg,
+  fmt::print("{}: {}\nmodelled, not measured: {} (--tflops, --gb-per-s, --latency-us)\n", args.svg,
              summary_text(result, config.parallel.pp), machine);
 }
 
@@ -91,7 +91,9 @@ void print_lanes(const RunConfig& config, const Program& program, const Schedule
   else
     fmt::print("--from UNIT: a later part; ");
   fmt::print("--all: all of them, several to a cell; --svg FILE: a picture of all stages");
-  const int enough = 2 * config.parallel.pp;  // each stage comes to its steady part
+  // Each stage comes to its steady part, in whole groups.
+  const int group = std::max(1, config.parallel.microbatch_group);
+  const int enough = (2 * config.parallel.pp + group - 1) / group * group;
   if (config.microbatches() > enough)
     fmt::print("; train.global_batch={}: a step of {} micro-batches instead of {}",
                enough * config.parallel.dp * config.train.micro_batch, enough,

@@ -29,11 +29,15 @@ std::string contents(const std::string& path) {
   }
 }
 
+constexpr const char* kEndings[] = {".bin", ".idx"};
+constexpr const char* kUnfinished = ".tmp";  // of the prefix, while the pair is written
+
 // A text that writing the pair would replace.
 void require_no_output(const std::string& path, const std::string& prefix) {
-  for (const char* ending : {".bin", ".idx"}) {
+  for (const std::string ending : kEndings) {
     std::error_code missing;
-    if (std::filesystem::equivalent(path, prefix + ending, missing))
+    if (std::filesystem::equivalent(path, prefix + ending, missing) ||
+        std::filesystem::equivalent(path, prefix + kUnfinished + ending, missing))
       throw_error(ExitCode::kUsage, "{} would be overwritten by the pair {}; choose another PREFIX",
                   path, prefix);
   }
@@ -43,10 +47,13 @@ void require_no_output(const std::string& path, const std::string& prefix) {
 // and an older one stays.
 void write_pair(const std::string& prefix, const std::vector<std::vector<std::int32_t>>& documents,
                 int vocab) {
-  const std::string unfinished = prefix + ".tmp";
+  const std::string unfinished = prefix + kUnfinished;
+  for (const char* ending : kEndings)
+    if (std::filesystem::is_directory(prefix + ending))
+      throw_error(ExitCode::kBadInput, "{}{} is a folder; choose another PREFIX", prefix, ending);
   try {
     write_token_file(unfinished, documents, vocab);
-    for (const char* ending : {".bin", ".idx"}) {
+    for (const char* ending : kEndings) {
       std::error_code error;
       std::filesystem::rename(unfinished + ending, prefix + ending, error);
       if (error)
@@ -54,8 +61,7 @@ void write_pair(const std::string& prefix, const std::vector<std::vector<std::in
     }
   } catch (const Error& error) {
     std::error_code ignored;  // what is being reported matters more
-    for (const char* ending : {".bin", ".idx"})
-      std::filesystem::remove(unfinished + ending, ignored);
+    for (const char* ending : kEndings) std::filesystem::remove(unfinished + ending, ignored);
     throw_error(error.code(), "{}; check the folder and the space", error.what());
   }
 }

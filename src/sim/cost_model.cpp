@@ -79,7 +79,7 @@ class NodeTimes {
   }
 
   [[nodiscard]] double transfer_us(double bytes) const {
-    return bytes / (machine_.gbps * 1e9) * kUsPerSecond;
+    return bytes / (machine_.gb_per_s * 1e9) * kUsPerSecond;
   }
 
   ModelDims dims_;

@@ -36,7 +36,7 @@ class Engine {
   // Loads the batches of a step, which counts from 0. Collective.
   StepInput step_input(std::int64_t step, double lr);
   StepResult train_step(const StepInput& input);
-  // Once, before the first evaluation: its program is built and proven, which may take long. Waits
+  // Before an evaluation; the first call builds and proves its program, which may take long. Waits
   // for nobody.
   void prepare_evaluation();
   double evaluate();  // mean held-out loss; collective

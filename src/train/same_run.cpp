@@ -12,6 +12,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
 #include "tandem/config/load.h"
+#include "tandem/optim/loss_scale.h"
 #include "tandem/optim/lr_schedule.h"
 
 namespace tandem {
@@ -79,13 +80,12 @@ class Comparison {
     return found;
   }
 
-  // A number of the checkpoint's config; `absent` where it does not have the key.
-  [[nodiscard]] int old_number(const char* section, const char* key, int absent) const {
-    const Json* part = old_.find(section);
-    const Json* value = part == nullptr ? nullptr : part->find(key);
-    if (value == nullptr) return absent;
-    return static_cast<int>(
-        value->as_int(fmt::format("{}: {}.{}", what_, section, key), 0, kMostInt));
+  // train.steps of the checkpoint; `absent` where it does not have the key.
+  [[nodiscard]] int old_steps(int absent) const {
+    const Json* train = old_.find("train");
+    const Json* steps = train == nullptr ? nullptr : train->find("steps");
+    if (steps == nullptr) return absent;
+    return static_cast<int>(steps->as_int(what_ + ": train.steps", 0, kMostInt));
   }
 
   // The checkpoint's model as far as layers and their kinds go.
@@ -123,8 +123,10 @@ bool same_kinds(const ModelConfig& a, const ModelConfig& b) {
 // learning rate may jump though no key of the optimizer changed.
 Changes bent_schedule(const Comparison& compare, const CheckpointInfo& info,
                       const RunConfig& config) {
-  const int now = config.train.steps, before = compare.old_number("train", "steps", now);
-  const auto step = static_cast<int>(info.step);
+  const int now = config.train.steps, before = compare.old_steps(now);
+  LossScaler scaler(config.optimizer, config.train.dtype);  // knows of skipped steps
+  scaler.restore(info.loss_scale_json, "the checkpoint's loss_scale");
+  const auto step = static_cast<int>(info.step - scaler.skipped());
   const double was = learning_rate(config.optimizer, step, before);
   const double is = learning_rate(config.optimizer, step, now);
   constexpr double kVisible = 0.01;
@@ -133,8 +135,8 @@ Changes bent_schedule(const Comparison& compare, const CheckpointInfo& info,
   if (config.optimizer.schedule == LrSchedule::kCosine)
     why += fmt::format("; optimizer.decay_steps={} keeps the schedule",
                        std::max(1, before - config.optimizer.warmup_steps));
-  return {
-      {fmt::format("learning rate of step {}", step + 1), fmt::format("{:.2e}", was), why + ")"}};
+  return {{fmt::format("learning rate of step {}", info.step + 1), fmt::format("{:.2e}", was),
+           why + ")"}};
 }
 
 }  // namespace
@@ -164,10 +166,11 @@ std::string require_same_run(const std::string& path, const CheckpointInfo& info
     refuse(ExitCode::kUsage, path + " would continue with other samples", samples);
 
   const auto any = [](Name) { return true; };
+  const Changes optimizer = compare.changes("optimizer", any);
   Changes others = compare.changes("model", [](Name key) { return in(kObjective, key); });
   for (const Changes& more : {compare.changes("train", [](Name key) { return key == "dtype"; }),
-                              compare.changes("data", any), compare.changes("optimizer", any),
-                              bent_schedule(compare, info, config)})
+                              compare.changes("data", any), optimizer,
+                              optimizer.empty() ? bent_schedule(compare, info, config) : Changes{}})
     others.insert(others.end(), more.begin(), more.end());
   return listed(others);
 }

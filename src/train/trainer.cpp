@@ -56,11 +56,24 @@ std::string about_run(const RunConfig& config, const Device& device) {
   return text + "; " + device.description();
 }
 
+// Tells the hook where work begins, and where it ends, also by an exception.
+class OwnWork {
+ public:
+  explicit OwnWork(const TrainHooks& hooks) : hooks_(hooks) { tell(true); }
+  ~OwnWork() { tell(false); }
+  OwnWork(const OwnWork&) = delete;
+  OwnWork& operator=(const OwnWork&) = delete;
+
+ private:
+  void tell(bool begins) const {
+    if (hooks_.on_own_work) hooks_.on_own_work(begins);
+  }
+  const TrainHooks& hooks_;
+};
+
 std::vector<Program> training_programs(const RunConfig& config, const TrainHooks& hooks) {
-  if (hooks.on_own_work) hooks.on_own_work(true);
-  std::vector<Program> programs = sound_programs(config, ProgramKind::kTraining);
-  if (hooks.on_own_work) hooks.on_own_work(false);
-  return programs;
+  const OwnWork work(hooks);
+  return sound_programs(config, ProgramKind::kTraining);
 }
 
 // body(), whose errors name the key that asked for the output.

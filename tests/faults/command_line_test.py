@@ -103,6 +103,10 @@ class CommandLine(JobTest):
         self.refused(2, "p.bin would be overwritten", "tokenize", "p", text, own)
         with open(own, "rb") as file:
             self.assertEqual(file.read(), b"words")
+        unfinished = self.written("p.tmp.bin", b"words")
+        self.refused(2, "p.tmp.bin would be overwritten", "tokenize", "p", text, unfinished)
+        os.mkdir(self.path("q.idx"))
+        self.refused(3, "q.idx is a folder", "tokenize", "q", text)
         self.refused(0, "2 documents, 10 tokens", "tokenize", "q", text, own)
 
     def trace(self, about="", **changes):
@@ -239,6 +243,10 @@ class CommandLine(JobTest):
         text = drawn(*long)
         self.assertRegex(text, r"stage 0: F0c0 .* [0-9&FBc]+ [.]{3} \d+ more\n")
         self.assertRegex(text, r"240 of \d+ units[.] --from \w+: .*--all.*train.global_batch=8: a step of 4")
+        # What it proposes is a legal batch.
+        group = drawn(*long, "parallel.microbatch_group=4")
+        batch = re.search(r"train.global_batch=\d+", group).group(0)
+        drawn(batch, "parallel.microbatch_group=4")
         self.assertLess(max(map(len, text.splitlines()[:2])), 2 * 100 + 20)
         self.assertNotIn("in each cell", text)
         every = drawn(*long, "--all")
@@ -266,11 +274,11 @@ class CommandLine(JobTest):
         done = tandem("schedule", self.config, "--svg", self.path("a.svg"))
         self.assertRegex(done.stdout, r"step .*, bubble [0-9.]+ %, expert all-to-all [0-9.]+ % hidden")
         self.assertIn("modelled, not measured: 500 TFLOP/s and 50 GB/s a rank", done.stdout)
-        slow = tandem("schedule", self.config, "--svg", self.path("a.svg"), "--gbps", "0.001")
+        slow = tandem("schedule", self.config, "--svg", self.path("a.svg"), "--gb-per-s", "0.001")
         hidden = [float(re.search(r"all-to-all ([0-9.]+) % hidden", text).group(1))
                   for text in (done.stdout, slow.stdout)]
         self.assertLess(hidden[1], hidden[0], slow.stdout)
-        self.refused(2, "--svg", "schedule", self.config, "--gbps", "5")
+        self.refused(2, "--svg", "schedule", self.config, "--gb-per-s", "5")
         one = ["parallel.pp=1", "parallel.vpp=1", "--ranks", "2"]
         done = tandem("schedule", self.config, *one, "--svg", self.path("a.svg"))
         self.assertRegex(done.stdout, r"step .*, compute idle [0-9.]+ %, expert all-to-all")

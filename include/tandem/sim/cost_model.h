@@ -8,7 +8,7 @@ namespace tandem {
 
 struct MachineModel {
   double tflops = 500.0;     // sustained, per rank
-  double gbps = 50.0;        // GB/s of a rank to others
+  double gb_per_s = 50.0;    // GB/s of a rank to others
   double latency_us = 20.0;  // per node or message
 };
 

@@ -1,4 +1,4 @@
-// The consumers of kWeight: two warpgroups that take tiles in turn. While one hands its outputs
+// The consumers of kWeight: two warpgroups that take tiles in turn (a ping-pong schedule). While one hands its outputs
 // over, which costs about as much of memory's time as the products cost of the tensor cores', the
 // other one multiplies. Each of the two works is passed on from tile to tile: a wait for a
 // barrier's parity is right only while the barrier is less than two phases behind. Private.

@@ -166,7 +166,7 @@ RunConfig small_config() {
 
 TEST_CASE("node times follow from FLOPs, bytes and the machine") {
   const RunConfig config = small_config();
-  const MachineModel machine{.tflops = 1.0, .gbps = 2.0, .latency_us = 5.0};
+  const MachineModel machine{.tflops = 1.0, .gb_per_s = 2.0, .latency_us = 5.0};
   const CostModel cost = cost_model(config, machine);
   const std::vector<Program> programs = build({.microbatches = 4, .layers = {2}});
   const auto time_of = [&](Op op, NodeKind node, Phase phase) {
