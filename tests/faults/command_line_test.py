@@ -105,8 +105,8 @@ class CommandLine(JobTest):
             self.assertEqual(file.read(), b"words")
         unfinished = self.written("p.tmp.bin", b"words")
         self.refused(2, "p.tmp.bin would be overwritten", "tokenize", "p", text, unfinished)
-        os.mkdir(self.path("q.idx"))
-        self.refused(3, "q.idx is a folder", "tokenize", "q", text)
+        os.mkdir(self.path("r.idx"))
+        self.refused(3, "r.idx is a folder", "tokenize", "r", text)
         self.refused(0, "2 documents, 10 tokens", "tokenize", "q", text, own)
 
     def trace(self, about="", **changes):
