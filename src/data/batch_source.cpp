@@ -19,12 +19,12 @@ void check_sample_request(std::int64_t index, std::size_t tokens, std::size_t la
   TANDEM_CHECK(labels == static_cast<std::size_t>(seq_len), "labels of sample {}", index);
 }
 
-BatchSources open_data(const RunConfig& config) {
+BatchSources open_data(const RunConfig& config, double host_bytes) {
   switch (config.data.kind) {
     case DataKind::kText:
       return open_text(config);
     case DataKind::kMegatron:
-      return open_megatron(config);
+      return open_megatron(config, host_bytes);
     case DataKind::kSynthetic:
       return open_synthetic(config);
   }

@@ -8,9 +8,9 @@
 #include <limits>
 #include <new>
 
+#include "order_memory.h"
 #include "sources.h"
 #include "tandem/base/error.h"
-#include "tandem/base/host_memory.h"
 #include "tandem/data/sample_order.h"
 #include "tandem/data/token_file.h"
 
@@ -26,7 +26,7 @@ using Range = std::pair<std::int64_t, std::int64_t>;
 class OrderedFile {
  public:
   OrderedFile(std::shared_ptr<const TokenFile> file, const std::string& prefix, Range range,
-              std::int64_t num_samples, const RunConfig& config)
+              std::int64_t num_samples, const RunConfig& config, OrderMemory& memory)
       : file_(std::move(file)), vocab_(config.model.vocab) {
     const SampleOrderOptions options{.begin = range.first,
                                      .end = range.second,
@@ -36,6 +36,7 @@ class OrderedFile {
     try {
       const SampleOrderSize size = sample_order_size(file_->lengths(), options);
       num_tokens_ = size.tokens;
+      memory.take(size);
       order_ = ordered(options, size);
     } catch (const Error& error) {
       throw_error(error.code(), "{}: {}", prefix, error.what());
@@ -63,21 +64,12 @@ class OrderedFile {
   }
 
  private:
-  // Memory is promised freely and taken when it is written to: asked for first, too much of it is
-  // an error and not the end of some process.
   [[nodiscard]] SampleOrder ordered(const SampleOrderOptions& options,
                                     const SampleOrderSize& size) const {
-    const double there = available_host_bytes();
     try {
-      if (there > 0.0 && static_cast<double>(size.bytes) > there) throw std::bad_alloc();
       return make_sample_order(file_->lengths(), options);
     } catch (const std::bad_alloc&) {
-      constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-      throw_error(ExitCode::kMemory,
-                  "out of host memory for the order of {} samples, which takes {:.2f} GiB on every "
-                  "rank: give fewer train.steps, a smaller train.global_batch, a longer "
-                  "train.seq_len, or less data",
-                  size.samples, static_cast<double>(size.bytes) / kGib);
+      throw_no_memory(size);
     }
   }
 
@@ -154,7 +146,7 @@ std::int64_t samples_per_set(std::int64_t num_samples, std::size_t sets) {
 std::unique_ptr<BatchSource> make_source(const Files& files,
                                          const std::vector<std::string>& prefixes,
                                          const std::vector<Range>& ranges, std::int64_t num_samples,
-                                         const RunConfig& config) {
+                                         const RunConfig& config, OrderMemory& memory) {
   std::vector<std::size_t> used;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (ranges[i].first < ranges[i].second) used.push_back(i);
@@ -164,7 +156,7 @@ std::unique_ptr<BatchSource> make_source(const Files& files,
   std::vector<OrderedFile> sets;
   std::vector<std::string> names;
   for (const std::size_t i : used) {
-    sets.emplace_back(files[i], prefixes[i], ranges[i], each, config);
+    sets.emplace_back(files[i], prefixes[i], ranges[i], each, config, memory);
     names.push_back(prefixes[i]);
   }
   return std::make_unique<MegatronSource>(
@@ -197,13 +189,14 @@ std::int64_t validation_samples(const RunConfig& config) {
 // The held-out samples; nullptr where there are none, which is an error only where they are asked
 // for.
 std::unique_ptr<BatchSource> held_out(const Files& files, const std::vector<std::string>& prefixes,
-                                      const std::vector<Range>& ranges, const RunConfig& config) {
+                                      const std::vector<Range>& ranges, const RunConfig& config,
+                                      OrderMemory& memory) {
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < files.size(); ++i)
     for (std::int64_t s = ranges[i].first; s < ranges[i].second; ++s)
       tokens += files[i]->lengths()[static_cast<std::size_t>(s)];
   if (tokens > config.train.seq_len)
-    return make_source(files, prefixes, ranges, validation_samples(config), config);
+    return make_source(files, prefixes, ranges, validation_samples(config), config, memory);
   const bool wanted = !config.data.valid.empty() || (config.train.eval_every > 0 && tokens > 0);
   if (wanted)
     throw_error(ExitCode::kBadInput,
@@ -219,7 +212,7 @@ std::unique_ptr<BatchSource> held_out(const Files& files, const std::vector<std:
 
 }  // namespace
 
-BatchSources open_megatron(const RunConfig& config) {
+BatchSources open_megatron(const RunConfig& config, double host_bytes) {
   check_settings(config);
   const std::vector<std::string>& train_names = config.data.train;
   const std::vector<std::string>& valid_names =
@@ -236,10 +229,11 @@ BatchSources open_megatron(const RunConfig& config) {
       valid_ranges[i] = ranges[1];
     }
   }
+  OrderMemory memory(host_bytes);
   BatchSources sources;
   sources.train =
-      make_source(train, train_names, train_ranges, training_samples(config.train), config);
-  sources.valid = held_out(valid, valid_names, valid_ranges, config);
+      make_source(train, train_names, train_ranges, training_samples(config.train), config, memory);
+  sources.valid = held_out(valid, valid_names, valid_ranges, config, memory);
   if (sources.train == nullptr) {
     throw_error(ExitCode::kBadInput,
                 "{}: data.split \"{}\" leaves no sequence for training; one sample needs {} tokens",

@@ -6,7 +6,7 @@
 namespace tandem {
 
 BatchSources open_text(const RunConfig& config);
-BatchSources open_megatron(const RunConfig& config);
+BatchSources open_megatron(const RunConfig& config, double host_bytes);  // 0: not known
 BatchSources open_synthetic(const RunConfig& config);
 
 // Input ids t[0, n) and labels t[1, n] from a window of n + 1 tokens.

@@ -6,6 +6,7 @@
 
 #include "memory_check.h"
 #include "tandem/base/error.h"
+#include "tandem/base/host_memory.h"
 #include "tandem/comm/shared_error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/slot.h"
@@ -69,6 +70,12 @@ bool all_finite(Device& device, Stream& stream, const View& view) {
   return all_finite(view.dtype, bytes);
 }
 
+// Every rank of the host takes as much. Measured by all of them before one takes any.
+BatchSources open_sources(World& world, const RunConfig& config) {
+  const double share = together(world, [&] { return available_host_bytes() / world.local_size(); });
+  return together(world, [&] { return open_data(config, share); });
+}
+
 // The table, once it is known that what it and the program need is there.
 ParamTable fitting(ParamTable table, World& world, const Device& device, const RunConfig& config,
                    const Program& program) {
@@ -110,7 +117,7 @@ Engine::Engine(World& w, const RunConfig& c, std::vector<Program> programs, Log&
       stage_(static_cast<std::size_t>(grid.place(world.rank()).pp)),
       programs_(std::move(programs)),
       device(open_device(world, config.train, log)),
-      data(together(world, [&] { return open_data(config); })),
+      data(open_sources(world, config)),
       lanes(*device, grid.pp),
       comms(make_rank_comms(world, grid, config.model.tied_embeddings,
                             choose_comm(world, config, *device, log))),

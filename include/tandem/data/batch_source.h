@@ -32,9 +32,10 @@ struct BatchSources {
 // an order of its own; held-out is data.valid or the last valid_fraction, in file order. megatron:
 // .bin/.idx pairs in Megatron's exact order; several prefixes take turns. synthetic: a learnable
 // pseudo-random sequence from the seed. A source that is asked for more samples than it holds
-// starts again. Throws Error(kBadInput) with file, offset, expected and found; Error(kUsage) for
-// settings that cannot work.
-BatchSources open_data(const RunConfig& config);
+// starts again. `host_bytes`: the memory that the orders of samples may take, this rank's share of
+// what the host has free; 0: not known. Throws Error(kBadInput) with file, offset, expected and
+// found; Error(kUsage) for settings that cannot work; Error(kMemory) for orders that do not fit.
+BatchSources open_data(const RunConfig& config, double host_bytes = 0.0);
 
 // Batch order: micro-batch m of data-parallel rank d in step s holds the samples
 //   s * global_batch + (m * dp + d) * micro_batch + [0, micro_batch).

@@ -302,6 +302,34 @@ TEST_CASE("megatron: bad tokens and settings are named") {
   CHECK_THROWS_WITH(open_data(config), Contains("data.train"));
 }
 
+TEST_CASE("megatron: the orders of all sets must fit into the memory there is") {
+  const Scratch scratch;
+  write_token_file(scratch / "a", {Tokens(80, 1)}, 256);
+  write_token_file(scratch / "b", {Tokens(80, 2)}, 256);
+  RunConfig config = base_config(DataKind::kMegatron);
+  config.data.train = {scratch / "a", scratch / "b"};
+  config.data.split = std::string("1");
+  config.train.steps = 4;  // 8 samples of each, and one to spare: one epoch of 9
+  const double both = 2 * (9 * 12 + 4);
+  CHECK(open_data(config, both).train != nullptr);
+  CHECK(open_data(config, 0.0).train != nullptr);  // not known
+  CHECK_THROWS_WITH(open_data(config, both - 1),
+                    Contains((scratch / "b") + ": out of host memory for the order of 9 samples") &&
+                        Contains("fewer ranks a host"));
+  config.data.train = {scratch / "a"};
+  config.train.steps = 2;
+  config.train.eval_batches = 4;
+  config.data.valid = {scratch / "b"};
+  CHECK(open_data(config, both).valid != nullptr);
+  CHECK_THROWS_WITH(open_data(config, both - 1), Contains((scratch / "b") + ": out of"));
+  try {
+    static_cast<void>(open_data(config, 1.0));
+    FAIL("an order in one byte");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::kMemory);
+  }
+}
+
 TEST_CASE("synthetic: reproducible, in range, and learnable") {
   RunConfig config = base_config(DataKind::kSynthetic);
   config.model.vocab = 50;
