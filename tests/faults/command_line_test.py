@@ -179,7 +179,17 @@ class CommandLine(JobTest):
             self.assertEqual(done.returncode, 3, f"{arguments} {done.stdout} {done.stderr}")
             self.assertRegex(done.stderr, "error: .*check the folder and the space")
             self.assertEqual(set(os.listdir(self.folder)), before, arguments)
-        # An older pair stays as it is.
+        # An older picture or pair stays as it is.
+        self.written("t.svg", b"old")
+        done = tandem("trace", trace, "--svg", self.path("t.svg"), preexec_fn=limit_files)
+        self.assertEqual(done.returncode, 3)
+        with open(self.path("t.svg"), "rb") as file:
+            self.assertEqual(file.read(), b"old")
+        self.assertEqual(tandem("trace", trace, "--svg", self.path("t.svg")).returncode, 0)
+        with open(self.path("t.svg"), "rb") as file:
+            self.assertIn(b"<svg", file.read())
+        self.assertIn("<svg", tandem("trace", trace, "--svg", "/dev/stdout").stdout)
+        before.add("t.svg")
         self.refused(0, "1 documents", "tokenize", self.path("p"), self.written("b.txt", b"words"))
         done = tandem("tokenize", self.path("p"), text, preexec_fn=limit_files)
         self.assertEqual(done.returncode, 3)
