@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "clocks.h"
@@ -62,10 +63,10 @@ class FreeBuffers {
   void set(std::size_t at, const Clock& last) {
     std::size_t node = buffers_.size() + at;
     earliest_[node] = last;
-    while (node /= 2) join_children(node);
+    while (node /= 2) update_from_children(node);
   }
 
-  void join_children(std::size_t node) {
+  void update_from_children(std::size_t node) {
     const Clock &a = earliest_[2 * node], &b = earliest_[2 * node + 1];
     for (std::size_t l = 0; l < a.size(); ++l) earliest_[node][l] = std::min(a[l], b[l]);
   }
@@ -87,7 +88,7 @@ class FreeBuffers {
     buffers_.resize(room);
     earliest_.assign(2 * room, kTaken);
     std::copy(clocks.begin(), clocks.end(), earliest_.begin() + static_cast<std::ptrdiff_t>(room));
-    for (std::size_t node = room - 1; node > 0; --node) join_children(node);
+    for (std::size_t node = room - 1; node > 0; --node) update_from_children(node);
   }
 
   std::vector<std::int32_t> buffers_;  // in order; its size, a power of two, is that of the leaves
