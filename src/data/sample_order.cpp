@@ -29,16 +29,20 @@ std::int64_t epochs_needed(std::int64_t tokens, const SampleOrderOptions& option
   if (__builtin_mul_overflow(*options.num_samples, options.seq_len, &wanted) ||
       __builtin_add_overflow(wanted, kExtraToken, &wanted) ||
       wanted > std::numeric_limits<std::int64_t>::max() / 2) {
-    throw_error(ExitCode::kUsage, "{} samples of {} tokens exceed 64-bit counting; lower one",
+    throw_error(ExitCode::kUsage,
+                "{} samples of {} tokens exceed 64-bit counting; lower train.steps, "
+                "train.global_batch or train.seq_len",
                 *options.num_samples, options.seq_len);
   }
   const std::int64_t epochs = wanted / tokens + (wanted % tokens != 0);
   const std::int64_t sequences = options.end - options.begin;
   if (epochs > std::numeric_limits<std::int32_t>::max() / sequences) {
-    throw_error(ExitCode::kBadInput,
-                "{} samples of {} tokens need {} epochs of {} sequences with {} tokens, more than "
-                "the sample order can hold; give more data or fewer samples",
-                *options.num_samples, options.seq_len, epochs, sequences, tokens);
+    throw_error(
+        ExitCode::kBadInput,
+        "{} samples of {} tokens need {} epochs of {} sequences with {} tokens, more than "
+        "the sample order can hold; lower train.steps, train.global_batch or train.seq_len, or "
+        "give more data in data.train or a larger share of data.split",
+        *options.num_samples, options.seq_len, epochs, sequences, tokens);
   }
   return std::max<std::int64_t>(epochs, 1);
 }
@@ -109,8 +113,11 @@ SampleOrderSize sample_order_size(std::span<const std::int32_t> lengths,
   TANDEM_CHECK(options.end <= static_cast<std::int64_t>(lengths.size()), "sample order");
   const std::int64_t tokens = tokens_in_range(lengths, options.begin, options.end);
   if (tokens <= 0) {
-    throw_error(ExitCode::kBadInput, "sequences [{}, {}) hold no tokens; one sample needs {}",
-                options.begin, options.end, options.seq_len + kExtraToken);
+    throw_error(
+        ExitCode::kBadInput,
+        "sequences [{}, {}) hold no tokens; one sample needs {}: give more data in data.train "
+        "or data.valid, or another data.split",
+        options.begin, options.end, options.seq_len + kExtraToken);
   }
   SampleOrderSize size{.tokens = tokens, .epochs = epochs_needed(tokens, options)};
   size.samples = (size.epochs * tokens - kExtraToken) / options.seq_len;
@@ -118,7 +125,8 @@ SampleOrderSize sample_order_size(std::span<const std::int32_t> lengths,
     throw_error(
         ExitCode::kBadInput,
         "{} samples of {} tokens in {} epoch(s) of {} tokens are more than the sample order "
-        "can hold, 2^32 - 1; give longer or fewer samples, or less data",
+        "can hold, 2^32 - 1; raise train.seq_len, lower train.steps or train.global_batch, or give "
+        "less data in data.train or a smaller share of data.split",
         size.samples, options.seq_len, size.epochs, tokens);
   }
   const SampleOrder order;
