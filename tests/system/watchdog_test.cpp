@@ -53,7 +53,7 @@ TEST_CASE("nothing moves for longer than the timeout") {
 TEST_CASE("a rank at work of its own is not found amiss, and after it as before") {
   CHECK(reason([](Watchdog& watchdog) {
           const auto phase = watchdog.own_work();
-          sleep_s(6);  // longer than patience would last
+          sleep_s(4.5);  // longer than patience would last
         }).empty());
   CHECK_THAT(reason([](Watchdog& watchdog) {
                { const auto phase = watchdog.own_work(); }
