@@ -34,8 +34,9 @@ void AppendFile::append(std::string_view record) {
     const ssize_t written = ::write(file_, record.data(), record.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      throw_error(ExitCode::kBadInput, "cannot write to {}: {}; check the space there, or give another path",
-                  path_, std::strerror(errno));
+      throw_error(ExitCode::kBadInput,
+                  "cannot write to {}: {}; check the space there, or give another path", path_,
+                  std::strerror(errno));
     }
     record.remove_prefix(static_cast<std::size_t>(written));
   }

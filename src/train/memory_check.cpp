@@ -7,6 +7,7 @@
 #include "tandem/schedule/rank_memory.h"
 
 namespace tandem {
+
 void require_memory(World& world, const Device& device, const RunConfig& config,
                     const ParamTable& table, const Program& program) {
   std::string text;

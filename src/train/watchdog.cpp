@@ -72,8 +72,8 @@ void Watchdog::watch() {
     } else if (Clock::now() - moved_ > std::chrono::seconds(limit_s)) {
       const std::string reason = fmt::format(
           "rank {} has not moved for {} s ({}train.watchdog_s); its lanes stand at\n{}",
-          world_.rank(), limit_s, where_ == nullptr ? "" : fmt::format("{}, {} x ", where_, patience_),
-          timeline_.where());
+          world_.rank(), limit_s,
+          where_ == nullptr ? "" : fmt::format("{}, {} x ", where_, patience_), timeline_.where());
       log_.error("{}", reason);
       world_.abort(ExitCode::kComm, reason);
       return;
