@@ -19,6 +19,14 @@ void check_sample_request(std::int64_t index, std::size_t tokens, std::size_t la
   TANDEM_CHECK(labels == static_cast<std::size_t>(seq_len), "labels of sample {}", index);
 }
 
+void require_one_sample(const std::string& names, std::int64_t size, const char* what, int seq_len,
+                        const char* remedy) {
+  if (size > seq_len) return;
+  throw_error(ExitCode::kBadInput,
+              "{}: {} {}, but one sample needs {} (train.seq_len {} and one label); {}", names,
+              size, what, seq_len + 1, seq_len, remedy);
+}
+
 BatchSources open_data(const RunConfig& config, double host_bytes) {
   switch (config.data.kind) {
     case DataKind::kText:

@@ -195,18 +195,16 @@ std::unique_ptr<BatchSource> held_out(const Files& files, const std::vector<std:
   for (std::size_t i = 0; i < files.size(); ++i)
     for (std::int64_t s = ranges[i].first; s < ranges[i].second; ++s)
       tokens += files[i]->lengths()[static_cast<std::size_t>(s)];
-  if (tokens > config.train.seq_len)
-    return make_source(files, prefixes, ranges, validation_samples(config), config, memory);
   const bool wanted = !config.data.valid.empty() || (config.train.eval_every > 0 && tokens > 0);
   if (wanted)
-    throw_error(ExitCode::kBadInput,
-                "{}: {} tokens for validation, but one sample needs {} (train.seq_len {} and one "
-                "label); {}",
-                prefixes.front(), tokens, config.train.seq_len + 1, config.train.seq_len,
-                config.data.valid.empty()
-                    ? "give data.valid, more data, a larger second weight of data.split, or set "
-                      "train.eval_every to 0"
-                    : "give more data in data.valid, or a smaller train.seq_len");
+    require_one_sample(
+        prefixes.front(), tokens, "tokens for validation", config.train.seq_len,
+        config.data.valid.empty()
+            ? "give data.valid, more data, a larger second weight of data.split, or set "
+              "train.eval_every to 0"
+            : "give more data in data.valid, or a smaller train.seq_len");
+  if (tokens > config.train.seq_len)
+    return make_source(files, prefixes, ranges, validation_samples(config), config, memory);
   return nullptr;
 }
 

@@ -102,14 +102,6 @@ class TextSource final : public BatchSource {
   Order order_;
 };
 
-void require_one_sample(const TextRange& range, int seq_len, const char* purpose,
-                        const char* remedy) {
-  if (range.size() > seq_len) return;
-  throw_error(ExitCode::kBadInput,
-              "{}: {} bytes for {}, but one sample needs {} (train.seq_len {} and one label); {}",
-              range.corpus->names(), range.size(), purpose, seq_len + 1, seq_len, remedy);
-}
-
 }  // namespace
 
 BatchSources open_text(const RunConfig& config) {
@@ -131,14 +123,15 @@ BatchSources open_text(const RunConfig& config) {
     valid.begin -= static_cast<std::int64_t>(std::ceil(share));
     train.end = valid.begin;
   }
-  require_one_sample(train, seq_len, "training", "give more text or a smaller train.seq_len");
+  require_one_sample(train.corpus->names(), train.size(), "bytes for training", seq_len,
+                     "give more text or a smaller train.seq_len");
 
   BatchSources sources;
   sources.train = std::make_unique<TextSource>(train, config, Order::kShuffled);
   const bool wanted =
       !config.data.valid.empty() || (config.train.eval_every > 0 && valid.size() > 0);
   if (wanted) {
-    require_one_sample(valid, seq_len, "validation",
+    require_one_sample(valid.corpus->names(), valid.size(), "bytes for validation", seq_len,
                        config.data.valid.empty()
                            ? "raise data.valid_fraction, give more text, or set train.eval_every "
                              "to 0"

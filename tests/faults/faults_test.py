@@ -220,8 +220,8 @@ class ExitCodes(JobTest):
         self.require_end(job, 6, r"good: out of host memory for the order of 80\d{7} samples, which "
                                  "takes [89][.][0-9]+ GiB on every rank: give fewer train.steps")
         job = self.threads("train.steps=1000000000", *data)
-        self.require_end(job, 3, "good: 80\\d{8} samples .* more than the sample order can hold.*lower "
-                                 "train.steps or train.global_batch")
+        self.require_end(job, 3, "good: 80\\d{8} samples .* more than the sample order can hold.*"
+                                 "lower train.steps or train.global_batch")
 
     def test_folders_that_cannot_be_written(self):
         with open(self.path("file"), "w", encoding="utf-8"):
