@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 
@@ -84,6 +85,7 @@ int run_train(const ConfigArgs& args) {
   StartGuard guard(start_limit_s(args));
   const auto mpi = launched_by_mpi() ? make_mpi_world() : nullptr;
   install_signal_handlers();  // again: MPI_Init may have installed its own
+  std::atomic<bool> told{false};  // train_rank says what it throws
   try {
     return static_cast<int>(on_ranks(mpi.get(), std::max(1, args.ranks), [&](World& world) {
       Log log(world.rank(), false);
@@ -92,10 +94,16 @@ int run_train(const ConfigArgs& args) {
                        config_origin(args.path));
       };
       return with_config(world, log, load, [&](const RunConfig& config) {
-        return train_one(world, config, log, guard);
+        try {
+          return train_one(world, config, log, guard);
+        } catch (...) {
+          told = true;
+          throw;
+        }
       });
     }));
-  } catch (const Error& error) {  // train_rank has logged it; of several ranks' the first
+  } catch (const Error& error) {  // of several ranks' the first
+    if (!told) throw;
     return static_cast<int>(error.code());
   }
 }

@@ -237,7 +237,8 @@ void Trainer::evaluate(std::int64_t done) {
 // where fp16's loss scale can fall no further.
 void Trainer::judge(StepReport& report, std::int64_t index) {
   LossScaler& scaler = engine_.loss_scaler;
-  if (const std::string doubt = scaler.doubt(report.grad_norm); !doubt.empty() && world_.rank() == 0)
+  const std::string doubt = scaler.doubt(report.grad_norm);
+  if (!doubt.empty() && world_.rank() == 0)
     log_.warn("step {}: {}", index + 1, doubt);
   const bool taken = std::isfinite(report.loss) &&
                      scaler.update(std::isfinite(report.grad_norm)) != StepVerdict::kExhausted;
@@ -353,8 +354,8 @@ TrainResult Trainer::run() {
   return result_;
 }
 
-// Whatever body throws is told to `shared`, if all ranks throw it, or else to `failed`, and leaves as
-// an Error, with its own type if it is one.
+// Whatever body throws is told to `shared`, if all ranks throw it, or else to `failed`, and leaves
+// as an Error, with its own type if it is one.
 template <class Body, class Shared, class Failed>
 auto reporting(const Body& body, const Shared& shared, const Failed& failed) {
   try {
