@@ -1,6 +1,7 @@
 #include "order_memory.h"
 
 #include "tandem/base/error.h"
+#include "tandem/base/units.h"
 
 namespace tandem {
 
@@ -11,7 +12,6 @@ void OrderMemory::take(const SampleOrderSize& size) {
 }
 
 void throw_no_memory(const SampleOrderSize& size) {
-  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
   throw_error(ExitCode::kMemory,
               "out of host memory for the order of {} samples, which takes {:.2f} GiB on every "
               "rank: give fewer train.steps, a smaller train.global_batch, a longer train.seq_len, "

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "commands.h"
+#include "tandem/base/units.h"
 #include "tandem/config/load.h"
 #include "tandem/model/cost.h"
 #include "tandem/model/params.h"
@@ -17,8 +18,6 @@
 
 namespace tandem {
 namespace {
-
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 double gib(std::int64_t bytes) {
   return static_cast<double>(bytes) / kGib;

@@ -66,6 +66,13 @@ Replay in_units(const Program& program) {
   return replay(std::span(&program, 1), unit, Peers::kAbsent);
 }
 
+// Where the last instruction ends.
+int units_of(const Replay& run) {
+  double last = 0.0;
+  for (const double end : run.end[0]) last = std::max(last, end);
+  return static_cast<int>(last);
+}
+
 class LaneChart {
  public:
   LaneChart(const Program& program, int width, bool colour, UnitRange range)
@@ -74,7 +81,7 @@ class LaneChart {
         per_band_(std::max(1, (width - kLabelColumns) / kCellColumns)),
         from_(range.from) {
     const Replay run = in_units(program);
-    for (const double end : run.end[0]) units_ = std::max(units_, static_cast<int>(end));
+    units_ = units_of(run);
     const int rest = std::max(0, units_ - from_);
     shown_ = range.count > 0 ? std::min(range.count, rest) : rest;
     units_per_cell_ = std::max(1, ceil_div(shown_, per_band_ * kMaxBands));
@@ -205,14 +212,13 @@ std::string lane_chart(const Program& program, int width, bool colour, UnitRange
 
 ChartLength chart_length(const Program& program) {
   const Replay run = in_units(program);
-  double all = 0.0, backward = 0.0;
+  double backward = 0.0;
   for (std::size_t i = 0; i < program.instrs.size(); ++i) {
     const Instr& instr = program.instrs[i];
-    all = std::max(all, run.end[0][i]);
     const bool first = backward == 0.0 || run.begin[0][i] < backward;
     if (instr.op == Op::kRun && instr.dir == Dir::kBwd && first) backward = run.begin[0][i];
   }
-  return {static_cast<int>(all), static_cast<int>(backward)};
+  return {units_of(run), static_cast<int>(backward)};
 }
 
 std::string task_line(const std::vector<Task>& tasks) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tandem/base/host_memory.h"
+#include "tandem/base/units.h"
 #include "tandem/comm/shared_error.h"
 #include "tandem/schedule/rank_memory.h"
 
@@ -14,7 +15,6 @@ void require_memory(World& world, const Device& device, const RunConfig& config,
   const MemoryPlan plan = rank_memory(table, program, config);
   const double wanted = static_cast<double>(plan.total()) * world.local_size();
   const double there = available_host_bytes();
-  constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
   if (device.kind() == DeviceKind::kCpu && there > 0.0 && wanted > there)
     text = fmt::format(
         "this host's {} rank(s) need about {:.1f} GiB together (parameters {:.1f}, gradients "

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "tandem/base/error.h"
+#include "tandem/base/units.h"
 
 namespace tandem {
 namespace {
@@ -104,7 +105,7 @@ StepReport combine(const std::vector<RankReport>& ranks, const RunConfig& config
     out.host_wait_ms = std::max(out.host_wait_ms, rank.host_wait_us / 1e3);
     out.forward_backward_ms = std::max(out.forward_backward_ms, rank.forward_backward_us / 1e3);
     out.optimizer_ms = std::max(out.optimizer_ms, rank.optimizer_us / 1e3);
-    out.memory_gib = std::max(out.memory_gib, rank.memory_bytes / (1024.0 * 1024.0 * 1024.0));
+    out.memory_gib = std::max(out.memory_gib, rank.memory_bytes / kGib);
     out.stop = out.stop || rank.stop != 0.0;
     load.resize(std::max(load.size(), rank.expert_load.size()));
     for (std::size_t i = 0; i < rank.expert_load.size(); ++i) load[i] += rank.expert_load[i];

@@ -8,6 +8,7 @@
 
 #include "../host_name.h"
 #include "tandem/base/error.h"
+#include "tandem/base/units.h"
 #include "tandem/device/cuda_check.h"
 #include "tandem/device/cuda_gate_thread.h"
 #include "tandem/device/cuda_stream.h"
@@ -190,7 +191,7 @@ class CudaDevice : public Device {
   [[nodiscard]] std::string description() const override {
     return fmt::format(
         "{}, {} SMs, {:.0f} GiB", properties_.name, properties_.multiProcessorCount,
-        static_cast<double>(properties_.totalGlobalMem) / (1024.0 * 1024.0 * 1024.0));
+        static_cast<double>(properties_.totalGlobalMem) / kGib);
   }
 
   [[nodiscard]] std::string unique_id() const override {
