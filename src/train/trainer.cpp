@@ -9,6 +9,7 @@
 
 #include "engine.h"
 #include "profile_window.h"
+#include "run_output.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/aborted.h"
 #include "tandem/comm/shared_error.h"
@@ -76,16 +77,6 @@ std::vector<Program> training_programs(const RunConfig& config, const TrainHooks
   return sound_programs(config, ProgramKind::kTraining);
 }
 
-// body(), whose errors name the key that asked for the output.
-template <class Body>
-auto output_of(const char* key, const Body& body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const Error& error) {
-    throw_error(error.code(), "{}: {}", key, error.what());
-  }
-}
-
 class Trainer {
  public:
   Trainer(World& world, const RunConfig& config, Log& log, const TrainHooks& hooks)
@@ -97,24 +88,15 @@ class Trainer {
         flops_per_step_(flops_per_token(config) * config.train.global_batch * config.train.seq_len),
         profile_(engine_, config.logging, log),
         watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {
-    sinks_ = together(world_, [this] { return open_sinks(); });
+    output_ = together(world_, [this] {
+      return std::make_unique<RunOutput>(config_.logging, world_.rank());
+    });
   }
 
   TrainResult run();
   void fail(ExitCode code, const std::string& what);
 
  private:
-  struct Sink {
-    const char* key;
-    std::unique_ptr<MetricSink> to;
-  };
-  using Sinks = std::vector<Sink>;
-  [[nodiscard]] Sinks open_sinks() const;  // rank 0's; others have none
-  // Output that this rank alone has to write. Where that fails, the run ends as by a signal, which
-  // the others learn after the next step, and then with the error.
-  template <class Body>
-  void write_output(const char* key, const Body& body);
-  void write_metrics(std::int64_t done, const MetricList& metrics);
   void write_trace();
   StepInput load(std::int64_t index, double lr);
   StepReport step(std::int64_t index);
@@ -122,9 +104,6 @@ class Trainer {
   void evaluate(std::int64_t done);
   void save(std::int64_t done);
   std::int64_t resume();
-  [[nodiscard]] std::string trace_file() const {
-    return fmt::format("{}-rank{}.json", config_.logging.trace, world_.rank());
-  }
   [[nodiscard]] bool traced(std::int64_t index) const {
     return index >= config_.logging.trace_begin &&
            index < config_.logging.trace_begin + config_.logging.trace_steps;
@@ -136,8 +115,9 @@ class Trainer {
   const TrainHooks& hooks_;
   Engine engine_;
   const double flops_per_step_;
-  Sinks sinks_;
-  std::string lost_output_;  // the first error of write_output
+  // Where writing fails on this rank alone, the run ends as by a signal, which the others learn
+  // after the next step, and then with the error.
+  std::unique_ptr<RunOutput> output_;
   std::vector<TraceSpan> traced_spans_;
   TrainResult result_;
   std::optional<std::int64_t> saved_step_;
@@ -147,37 +127,9 @@ class Trainer {
   Watchdog watchdog_;  // last: it watches the others
 };
 
-Trainer::Sinks Trainer::open_sinks() const {
-  Sinks sinks;
-  if (world_.rank() != 0) return sinks;
-  const auto open = [&](const char* key, const std::string& path, const auto& make) {
-    if (!path.empty()) sinks.push_back({key, output_of(key, [&] { return make(path); })});
-  };
-  open("logging.metrics", config_.logging.metrics, make_json_lines);
-  open("logging.tensorboard", config_.logging.tensorboard, make_tensorboard);
-  return sinks;
-}
-
-template <class Body>
-void Trainer::write_output(const char* key, const Body& body) {
-  if (!lost_output_.empty()) return;
-  try {
-    output_of(key, body);
-  } catch (const Error& error) {
-    lost_output_ = error.what();
-  }
-}
-
-void Trainer::write_metrics(std::int64_t done, const MetricList& metrics) {
-  for (const Sink& sink : sinks_) write_output(sink.key, [&] { sink.to->write(done, metrics); });
-}
-
 void Trainer::write_trace() {
   const auto patience = watchdog_.patient("in the writing of a trace");
-  write_output("logging.trace, logging.trace_steps", [&] {
-    write_chrome_trace(trace_file(), world_.rank(), traced_spans_,
-                       about_run(config_, *engine_.device));
-  });
+  output_->write_trace(traced_spans_, about_run(config_, *engine_.device));
 }
 
 void Trainer::fail(ExitCode code, const std::string& what) {
@@ -230,7 +182,7 @@ void Trainer::evaluate(std::int64_t done) {
   result_.last_held_out = loss;
   if (world_.rank() != 0) return;
   log_.note("held-out step {} | loss {:.4f} | perplexity {:.3f}", done, loss, std::exp(loss));
-  write_metrics(done, {{"lm loss validation", loss}});
+  output_->write_metrics(done, {{"lm loss validation", loss}});
 }
 
 // A loss that is not finite ends the run: no loss scale changes it. A norm that is not finite does
@@ -290,7 +242,7 @@ StepReport Trainer::step(std::int64_t index) {
                   split.forward_backward_us,
                   split.optimizer_us,
                   static_cast<double>(engine_.memory_bytes()),
-                  stop_requested() || !lost_output_.empty() ? 1.0 : 0.0,
+                  stop_requested() || !output_->lost().empty() ? 1.0 : 0.0,
                   engine_.executor().expert_load()};
   std::vector<RankReport> ranks;
   for (const std::string& bytes : world_.gather(pack(rank))) ranks.push_back(unpack(bytes));
@@ -322,7 +274,7 @@ TrainResult Trainer::run() {
   if (first < config_.train.steps) require_savable(world_, config_);
   if (config_.logging.trace_steps > 0)
     together(world_, [&] {
-      output_of("logging.trace", [&] { try_chrome_trace(trace_file()); });
+      output_->try_trace();
       return true;
     });
   if (first == 0 && config_.train.eval_every > 0) evaluate(0);
@@ -337,7 +289,7 @@ TrainResult Trainer::run() {
     if (world_.rank() == 0 && (done % config_.logging.every == 0 || done == config_.train.steps)) {
       skipped_at_line_ = report.skipped;
       log_.info("{}", progress_line(report, config_));
-      write_metrics(done, metrics_of(report));
+      output_->write_metrics(done, metrics_of(report));
     }
     const bool last = done == config_.train.steps || report.stop;
     if (traced(done - 1) && (last || !traced(done))) write_trace();
@@ -348,7 +300,7 @@ TrainResult Trainer::run() {
     if (last || (config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0)) save(done);
   }
   // Also the last place where a rank that is stopped is missed.
-  share_error(world_, ExitCode::kBadInput, lost_output_);
+  share_error(world_, ExitCode::kBadInput, output_->lost());
   result_.first_step = first;
   result_.steps = done;
   return result_;

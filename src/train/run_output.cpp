@@ -1,0 +1,56 @@
+#include "run_output.h"
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+namespace {
+
+// body(), whose errors name the key that asked for the output.
+template <class Body>
+auto output_of(const char* key, const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw_error(error.code(), "{}: {}", key, error.what());
+  }
+}
+
+}  // namespace
+
+RunOutput::RunOutput(const LoggingConfig& config, int rank) : config_(config), rank_(rank) {
+  if (rank_ != 0) return;
+  const auto open = [&](const char* key, const std::string& path, const auto& make) {
+    if (!path.empty()) sinks_.push_back({key, output_of(key, [&] { return make(path); })});
+  };
+  open("logging.metrics", config_.metrics, make_json_lines);
+  open("logging.tensorboard", config_.tensorboard, make_tensorboard);
+}
+
+template <class Body>
+void RunOutput::write(const char* key, const Body& body) {
+  if (!lost_.empty()) return;
+  try {
+    output_of(key, body);
+  } catch (const Error& error) {
+    lost_ = error.what();
+  }
+}
+
+std::string RunOutput::trace_file() const {
+  return fmt::format("{}-rank{}.json", config_.trace, rank_);
+}
+
+void RunOutput::try_trace() const {
+  output_of("logging.trace", [&] { try_chrome_trace(trace_file()); });
+}
+
+void RunOutput::write_metrics(std::int64_t step, const MetricList& metrics) {
+  for (const Sink& sink : sinks_) write(sink.key, [&] { sink.to->write(step, metrics); });
+}
+
+void RunOutput::write_trace(const std::vector<TraceSpan>& spans, const std::string& about) {
+  write("logging.trace, logging.trace_steps",
+        [&] { write_chrome_trace(trace_file(), rank_, spans, about); });
+}
+
+}  // namespace tandem

@@ -1,0 +1,48 @@
+// What one rank writes while it trains, apart from checkpoints: metrics (rank 0) and its trace.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/config/config.h"
+#include "tandem/trace/metrics.h"
+#include "tandem/trace/trace.h"
+
+namespace tandem {
+
+// Errors name the key that asked for the output. Output that this rank alone has to write and
+// cannot is lost(): the run goes on to its next stop, writes no more of it, and ends with the
+// error.
+class RunOutput {
+ public:
+  // Opens what the config asks for. Throws Error(kBadInput). `config` outlives the object.
+  RunOutput(const LoggingConfig& config, int rank);
+
+  // Tries whether a trace can be written. Throws Error(kBadInput).
+  void try_trace() const;
+
+  // Both keep an Error for lost() instead of throwing it. `about`: of write_chrome_trace().
+  void write_metrics(std::int64_t step, const MetricList& metrics);
+  void write_trace(const std::vector<TraceSpan>& spans, const std::string& about);
+
+  // The first error of a write; empty: none.
+  [[nodiscard]] const std::string& lost() const { return lost_; }
+
+ private:
+  struct Sink {
+    const char* key;
+    std::unique_ptr<MetricSink> to;
+  };
+  template <class Body>
+  void write(const char* key, const Body& body);
+  [[nodiscard]] std::string trace_file() const;
+
+  const LoggingConfig& config_;
+  const int rank_;
+  std::vector<Sink> sinks_;
+  std::string lost_;
+};
+
+}  // namespace tandem
