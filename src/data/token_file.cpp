@@ -1,14 +1,12 @@
 #include "tandem/data/token_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <string_view>
 
 #include "input_file.h"
+#include "tandem/base/atomic_file.h"
 #include "tandem/base/error.h"
 #include "token_index.h"
 
@@ -78,43 +76,15 @@ class CheckedTokenFile final : public TokenFile {
   TokenIndex index_;
 };
 
-class OutputFile {
- public:
-  explicit OutputFile(std::string path) : path_(std::move(path)), stream_(path_, std::ios::binary) {
-    check();
-  }
-
-  template <class T>
-  void write(const T* values, std::size_t count) {
-    stream_.write(reinterpret_cast<const char*>(values),
-                  static_cast<std::streamsize>(count * sizeof(T)));
-  }
-
-  template <class T>
-  void write(const std::vector<T>& values) {
-    write(values.data(), values.size());
-  }
-
-  void close() {
-    stream_.close();
-    check();
-  }
-
- private:
-  void check() {
-    if (!stream_) {
-      throw_error(ExitCode::kBadInput, "cannot write {}: {}", path_, std::strerror(errno));
-    }
-  }
-
-  std::string path_;
-  std::ofstream stream_;
-};
+template <class T>
+void put(AtomicFile& file, const std::vector<T>& values) {
+  file.write(std::as_bytes(std::span(values)));
+}
 
 template <class Stored>
-void write_tokens(OutputFile& bin, const std::vector<std::vector<std::int32_t>>& documents) {
+void write_tokens(AtomicFile& bin, const std::vector<std::vector<std::int32_t>>& documents) {
   for (const auto& document : documents) {
-    bin.write(std::vector<Stored>(document.begin(), document.end()));
+    put(bin, std::vector<Stored>(document.begin(), document.end()));
   }
 }
 
@@ -152,7 +122,7 @@ void write_token_file(const std::string& prefix,
   check_documents(prefix, documents, vocab);
   const TokenType type = vocab < kFirstWideVocab ? TokenType::kU16 : TokenType::kI32;
 
-  OutputFile bin(prefix + ".bin");
+  AtomicFile bin(prefix + ".bin"), idx(prefix + ".idx");
   if (type == TokenType::kU16) {
     write_tokens<std::uint16_t>(bin, documents);
   } else {
@@ -170,16 +140,16 @@ void write_token_file(const std::string& prefix,
     boundaries.push_back(boundaries.back() + 1);
   }
   const std::uint64_t version = 1, counts[] = {lengths.size(), boundaries.size()};
-
-  OutputFile idx(prefix + ".idx");
-  idx.write(kIndexMagic, sizeof kIndexMagic);
-  idx.write(&version, 1);
-  idx.write(&type, 1);
-  idx.write(counts, 2);
-  idx.write(lengths);
-  idx.write(pointers);
-  idx.write(boundaries);
+  idx.write(std::as_bytes(std::span(kIndexMagic)));
+  idx.write(std::as_bytes(std::span(&version, 1)));
+  idx.write(std::as_bytes(std::span(&type, 1)));
+  idx.write(std::as_bytes(std::span(counts)));
+  put(idx, lengths);
+  put(idx, pointers);
+  put(idx, boundaries);
   idx.close();
+  bin.commit();
+  idx.commit();
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "output_file.h"
 #include "ranks.h"
+#include "tandem/base/atomic_file.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/bench/bench.h"
@@ -31,7 +32,7 @@ ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const 
   if (world.rank() != 0) return ExitCode::kOk;
   log.info("\n{}", bench::to_table(report));
   if (!args.json.empty())
-    write_output_file(args.json, bench::to_json(report, args.command, config));
+    replace_file(args.json, bench::to_json(report, args.command, config));
   return ExitCode::kOk;
 }
 

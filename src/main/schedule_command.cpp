@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "output_file.h"
+#include "tandem/base/atomic_file.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/config/load.h"
@@ -44,7 +45,7 @@ void write_svg(const ScheduleArgs& args, const RunConfig& config,
       fmt::format("Modelled: pp {} x vpp {}, ep {}, {} micro-batches, overlap {}; {}",
                   config.parallel.pp, config.parallel.vpp, config.parallel.ep,
                   config.microbatches(), config.overlap.enabled ? "on" : "off", machine);
-  write_output_file(args.svg, to_svg(programs, result, title));
+  replace_file(args.svg, to_svg(programs, result, title));
   fmt::print("{}: {}\nmodelled, not measured: {} (--tflops, --gb-per-s, --latency-us)\n", args.svg,
              summary_text(result, config.parallel.pp), machine);
 }

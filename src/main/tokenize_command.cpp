@@ -29,40 +29,13 @@ std::string contents(const std::string& path) {
   }
 }
 
-constexpr const char* kEndings[] = {".bin", ".idx"};
-constexpr const char* kUnfinished = ".tmp";  // of the prefix, while the pair is written
-
 // A text that writing the pair would replace.
 void require_no_output(const std::string& path, const std::string& prefix) {
-  for (const std::string ending : kEndings) {
+  for (const char* ending : {".bin", ".idx", ".bin.tmp", ".idx.tmp"}) {
     std::error_code missing;
-    if (std::filesystem::equivalent(path, prefix + ending, missing) ||
-        std::filesystem::equivalent(path, prefix + kUnfinished + ending, missing))
+    if (std::filesystem::equivalent(path, prefix + ending, missing))
       throw_error(ExitCode::kUsage, "{} would be overwritten by the pair {}; choose another PREFIX",
                   path, prefix);
-  }
-}
-
-// The pair under its own names when it is whole: where it cannot be written nothing of it is left,
-// and an older one stays.
-void write_pair(const std::string& prefix, const std::vector<std::vector<std::int32_t>>& documents,
-                int vocab) {
-  const std::string unfinished = prefix + kUnfinished;
-  for (const char* ending : kEndings)
-    if (std::filesystem::is_directory(prefix + ending))
-      throw_error(ExitCode::kBadInput, "{}{} is a folder; choose another PREFIX", prefix, ending);
-  try {
-    write_token_file(unfinished, documents, vocab);
-    for (const char* ending : kEndings) {
-      std::error_code error;
-      std::filesystem::rename(unfinished + ending, prefix + ending, error);
-      if (error)
-        throw_error(ExitCode::kBadInput, "cannot write {}{}: {}", prefix, ending, error.message());
-    }
-  } catch (const Error& error) {
-    std::error_code ignored;  // what is being reported matters more
-    for (const char* ending : kEndings) std::filesystem::remove(unfinished + ending, ignored);
-    throw_error(error.code(), "{}; check the folder and the space", error.what());
   }
 }
 
@@ -87,7 +60,7 @@ int run_tokenize(const TokenizeArgs& args) {
     tokens += document.size();
     documents.push_back(std::move(document));
   }
-  write_pair(args.prefix, documents, kByteVocab);
+  write_token_file(args.prefix, documents, kByteVocab);
   fmt::print("{}.bin and {}.idx: {} documents, {} tokens\n", args.prefix, args.prefix,
              documents.size(), tokens);
   return 0;

@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "output_file.h"
+#include "tandem/base/atomic_file.h"
 #include "tandem/base/error.h"
 #include "tandem/trace/trace.h"
 #include "trace_chart.h"
@@ -80,7 +81,7 @@ int run_trace(const TraceArgs& args) {
   const Chart chart = chart_of(trace, window_of(trace, args), args.path);
   print_tables(trace, args.path);
   if (args.svg.empty()) return 0;
-  write_output_file(args.svg, to_svg(chart));
+  replace_file(args.svg, to_svg(chart));
   fmt::print("\n{}: {:.3f} to {:.3f} ms\n", args.svg, chart.begin_us / 1e3, chart.end_us / 1e3);
   return 0;
 }

@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 
-#include "append_file.h"
-#include "tandem/base/error.h"
+#include "tandem/base/atomic_file.h"
 #include "tandem/base/json.h"
 #include "tandem/trace/trace.h"
 
@@ -43,33 +41,19 @@ void span_event(JsonWriter& out, const TraceSpan& span, int rank, int tid) {
   out.end_object().end_object();
 }
 
-// A new file, which becomes the trace when it is whole: a reader never sees half a one.
-AppendFile begin_file(const std::string& path) {
-  std::remove(path.c_str());
-  return {path, AppendFile::Mode::kNew};
-}
-
-std::string unfinished(const std::string& path) {
-  return path + ".tmp";
-}
-
-void write_unfinished(const std::string& path, const std::string& text) {
-  try {
-    begin_file(unfinished(path)).append(text);
-  } catch (const Error&) {
-    std::remove(unfinished(path).c_str());  // nobody needs half a trace on a full disk
-    throw;
-  }
+// The folder above it is made.
+void make_folder_of(const std::string& path) {
+  std::error_code ignored;  // where it matters, opening fails and says why
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
 }
 
 }  // namespace
 
 void try_chrome_trace(const std::string& path) {
-  std::error_code ignored;  // where it matters, opening fails and says why
-  if (std::filesystem::is_directory(path, ignored))
-    throw_error(ExitCode::kBadInput, "{} is a folder, no trace can be written there", path);
-  write_unfinished(path, "\n");
-  std::remove(unfinished(path).c_str());
+  make_folder_of(path);
+  AtomicFile file(path);
+  file.write("\n");
+  file.close();
 }
 
 void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans,
@@ -94,13 +78,8 @@ void write_chrome_trace(const std::string& path, int rank, const std::vector<Tra
   }
   out.end_array().end_object();
 
-  write_unfinished(path, out.str() + "\n");
-  std::error_code error;
-  std::filesystem::rename(unfinished(path), path, error);
-  if (error) {
-    std::remove(unfinished(path).c_str());
-    throw_error(ExitCode::kBadInput, "cannot write the trace {}: {}", path, error.message());
-  }
+  make_folder_of(path);
+  replace_file(path, out.str() + "\n");
 }
 
 }  // namespace tandem

@@ -254,7 +254,8 @@ class ExitCodes(JobTest):
 
         job = self.threads("train.steps=20", "logging.trace=" + self.path("traces/t"),
                            "logging.trace_steps=9", preexec_fn=limit_files)
-        self.require_end(job, 3, "logging.trace, logging.trace_steps: cannot write to .*t-rank0")
+        self.require_end(job, 3, "logging.trace, logging.trace_steps: .*t-rank0.json cannot be "
+                                 "written: File too large")
         self.assertEqual(job.text().count("error:"), 1, "said once")
         self.assertNotRegex(job.text(), "lanes stand|abort")
         self.assertEqual(os.listdir(self.path("traces")), [])

@@ -29,8 +29,9 @@ class TokenFile {
   [[nodiscard]] virtual std::string where(std::int64_t sequence, std::int64_t token) const = 0;
 };
 
-// Writes a pair, one document per sequence, u16 when vocab < 65500 else i32. Replaces existing
-// files. Throws Error(kBadInput) for tokens outside [0, vocab) and for failed writes.
+// Writes a pair, one document per sequence, u16 when vocab < 65500 else i32, by the rules of
+// base/atomic_file.h: it takes the place of an older one when both files are whole. Throws
+// Error(kBadInput) also for tokens outside [0, vocab).
 void write_token_file(const std::string& prefix,
                       const std::vector<std::vector<std::int32_t>>& documents, int vocab);
 

@@ -49,8 +49,8 @@ struct LaneTime {
 std::vector<LaneTime> lane_times(const std::vector<TraceSpan>& spans);
 
 // One file per rank, JSON: pid = rank, one tid per lane, times in microseconds; `about` says what
-// was measured. A file of the same name is replaced at once. Throws Error(kBadInput) naming the
-// path when it cannot be written, and leaves nothing behind then.
+// was measured. Makes the folder, replaces a file of that name and throws by the rules of
+// base/atomic_file.h.
 void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans,
                         const std::string& about = "");
 

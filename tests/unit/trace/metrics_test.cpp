@@ -11,7 +11,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
-#include "temp_folder.h"
+#include "../base/temp_folder.h"
 #include "tensorboard_record.h"
 
 using namespace tandem;

@@ -6,7 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
-#include "temp_folder.h"
+#include "../base/temp_folder.h"
 
 using namespace tandem;
 

@@ -1,0 +1,44 @@
+// A file that is there whole or not at all.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+// Written as PATH.tmp, which takes the place of PATH in commit(). Without a commit an older file
+// stays as it is, and nothing of the new one is left; a process that is killed leaves PATH.tmp, which
+// the next one replaces. Where PATH is a link, so it goes with the file that it names. A device or
+// pipe, such as /dev/stdout, has no older contents: it is written at once.
+// Nothing is synced: after a crash of the machine the file may be neither the old nor the new one.
+// Everything blocks, and throws Error(kBadInput) that names PATH, the reason, and what to do.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);  // its folder must be there
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  void close();   // all is written: of several files, before the first commit. Once.
+  void commit();  // closes where that is still to do
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  [[noreturn]] void fail(int error) const;
+
+  const std::string path_;
+  std::string target_, unfinished_;  // the same: written at once
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+// The file `path` with this content, by the same rules.
+void replace_file(const std::string& path, std::string_view text);
+
+}  // namespace tandem
