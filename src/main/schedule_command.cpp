@@ -78,17 +78,17 @@ void print_tasks(const RunConfig& config, int width, bool all) {
 
 void print_lanes(const RunConfig& config, const Program& program, const ScheduleArgs& args,
                  int width) {
-  const ChartLength length = chart_length(program);
-  if (args.from >= length.units)
+  const LaneChart chart(program);
+  if (args.from >= chart.units())
     throw_error(ExitCode::kUsage, "--from {}: the program of stage {} has {} units", args.from,
-                program.stage, length.units);
+                program.stage, chart.units());
   const UnitRange range{.from = args.from, .count = args.all ? 0 : kChartUnits};
   fmt::print("\nlanes of stage {}\n{}", program.stage,
-             lane_chart(program, width, colour_wanted(), range));
-  if (args.all || length.units <= kChartUnits) return;
-  fmt::print("\n{} of {} units. ", std::min(kChartUnits, length.units - args.from), length.units);
-  if (length.first_backward >= args.from + kChartUnits)
-    fmt::print("--from {}: where backward work begins; ", length.first_backward);
+             chart.text(width, colour_wanted(), range));
+  if (args.all || chart.units() <= kChartUnits) return;
+  fmt::print("\n{} of {} units. ", std::min(kChartUnits, chart.units() - args.from), chart.units());
+  if (chart.first_backward() >= args.from + kChartUnits)
+    fmt::print("--from {}: where backward work begins; ", chart.first_backward());
   else
     fmt::print("--from UNIT: a later part; ");
   fmt::print("--all: all of them, several to a cell; --svg FILE: a picture of all stages");

@@ -66,22 +66,16 @@ Replay in_units(const Program& program) {
   return replay(std::span(&program, 1), unit, Peers::kAbsent);
 }
 
-// Where the last instruction ends.
-int units_of(const Replay& run) {
-  double last = 0.0;
-  for (const double end : run.end[0]) last = std::max(last, end);
-  return static_cast<int>(last);
-}
-
-class LaneChart {
+// The part of a chart that is shown.
+class Drawing {
  public:
-  LaneChart(const Program& program, int width, bool colour, UnitRange range)
+  Drawing(const Program& program, const Replay& run, int units, int width, bool colour,
+          UnitRange range)
       : program_(program),
         colour_(colour),
         per_band_(std::max(1, (width - kLabelColumns) / kCellColumns)),
-        from_(range.from) {
-    const Replay run = in_units(program);
-    units_ = units_of(run);
+        from_(range.from),
+        units_(units) {
     const int rest = std::max(0, units_ - from_);
     shown_ = range.count > 0 ? std::min(range.count, rest) : rest;
     units_per_cell_ = std::max(1, ceil_div(shown_, per_band_ * kMaxBands));
@@ -179,7 +173,7 @@ class LaneChart {
   bool colour_;
   int per_band_;   // cells
   int from_;       // first unit shown
-  int units_ = 0;  // length of the program
+  int units_;      // length of the program
   int shown_ = 0;  // units
   int units_per_cell_ = 1;
   int cells_ = 0;
@@ -206,19 +200,20 @@ std::pair<std::size_t, std::size_t> steady_part(const std::vector<Task>& tasks) 
 
 }  // namespace
 
-std::string lane_chart(const Program& program, int width, bool colour, UnitRange range) {
-  return LaneChart(program, width, colour, range).text();
-}
-
-ChartLength chart_length(const Program& program) {
-  const Replay run = in_units(program);
-  double backward = 0.0;
+LaneChart::LaneChart(const Program& program) : program_(program), run_(in_units(program)) {
+  double last = 0.0, backward = 0.0;
   for (std::size_t i = 0; i < program.instrs.size(); ++i) {
     const Instr& instr = program.instrs[i];
-    const bool first = backward == 0.0 || run.begin[0][i] < backward;
-    if (instr.op == Op::kRun && instr.dir == Dir::kBwd && first) backward = run.begin[0][i];
+    last = std::max(last, run_.end[0][i]);
+    const bool first = backward == 0.0 || run_.begin[0][i] < backward;
+    if (instr.op == Op::kRun && instr.dir == Dir::kBwd && first) backward = run_.begin[0][i];
   }
-  return {units_of(run), static_cast<int>(backward)};
+  units_ = static_cast<int>(last);
+  first_backward_ = static_cast<int>(backward);
+}
+
+std::string LaneChart::text(int width, bool colour, UnitRange range) const {
+  return Drawing(program_, run_, units_, width, colour, range).text();
 }
 
 std::string task_line(const std::vector<Task>& tasks) {

@@ -6,6 +6,7 @@
 
 #include "tandem/schedule/policy.h"
 #include "tandem/schedule/program.h"
+#include "tandem/schedule/replay.h"
 
 namespace tandem {
 
@@ -15,18 +16,26 @@ struct UnitRange {
   int count = 0;  // 0: to the end
 };
 
-// One row per lane, one cell (three columns) per time unit, folded to `width` columns; a unit is
-// one node or transfer, and peers are never late. Very long programs show several units per cell.
-// Cells hold the node's letter (upper case forward, lower case backward, ' after it a weight
-// gradient) and the micro-batch; a legend explains those that occur. Colour: ANSI, F and B apart.
-std::string lane_chart(const Program& program, int width, bool colour, UnitRange range = {});
+// A program drawn lane by lane. A unit is one node or transfer, and peers are never late.
+class LaneChart {
+ public:
+  explicit LaneChart(const Program& program);  // which outlives it; replays it
 
-// The units of that chart.
-struct ChartLength {
-  int units;
-  int first_backward;  // where backward work begins; 0 if there is none
+  [[nodiscard]] int units() const { return units_; }
+  // Where backward work begins; 0 if there is none.
+  [[nodiscard]] int first_backward() const { return first_backward_; }
+
+  // One row per lane, one cell (three columns) per unit, folded to `width` columns. Very long
+  // programs show several units per cell. Cells hold the node's letter (upper case forward, lower
+  // case backward, ' after it a weight gradient) and the micro-batch; a legend explains those that
+  // occur. Colour: ANSI, F and B apart.
+  [[nodiscard]] std::string text(int width, bool colour, UnitRange range = {}) const;
+
+ private:
+  const Program& program_;
+  const Replay run_;
+  int units_ = 0, first_backward_ = 0;
 };
-ChartLength chart_length(const Program& program);
 
 // One line of tasks of a stage: "F0c0 F1c0 | F0c1&B0c1 ... | B3c0": warm-up | steady | cool-down.
 std::string task_line(const std::vector<Task>& tasks);

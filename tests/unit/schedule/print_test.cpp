@@ -50,7 +50,7 @@ TEST_CASE("task lines show warm-up, steady part and cool-down") {
 }
 
 TEST_CASE("a lane chart has a row per lane in use and a cell per unit") {
-  CHECK(lane_chart(small().program(), 60, false) ==
+  CHECK(LaneChart(small().program()).text(60, false) ==
         "stage 0 of 2, 1 micro-batches, 2 units\n"
         "\n"
         "         0\n"
@@ -65,18 +65,19 @@ TEST_CASE("a lane chart has a row per lane in use and a cell per unit") {
 TEST_CASE("a lane chart shows the units it is asked for") {
   HandProgram p;
   for (int i = 0; i < 6; ++i) p.run(NodeKind::kMlp, i < 4 ? F : B, i, {});
-  CHECK(chart_length(p.program()).units == 6);
-  CHECK(chart_length(p.program()).first_backward == 4);
-  const std::string part = lane_chart(p.program(), 100, false, {.from = 2, .count = 3});
+  const LaneChart chart(p.program());
+  CHECK(chart.units() == 6);
+  CHECK(chart.first_backward() == 4);
+  const std::string part = chart.text(100, false, {.from = 2, .count = 3});
   CHECK(part.find("6 units, here 2 to 5\n") != std::string::npos);
   CHECK(part.find("         2\ncompute  M2 M3 m4\n") != std::string::npos);
-  const std::string rest = lane_chart(p.program(), 100, false, {.from = 4});
+  const std::string rest = chart.text(100, false, {.from = 4});
   CHECK(rest.find("         4\ncompute  m4 m5\n") != std::string::npos);
 }
 
 TEST_CASE("colour changes nothing but the colour") {
-  const std::string plain = lane_chart(small().program(), 60, false);
-  const std::string colour = lane_chart(small().program(), 60, true);
+  const std::string plain = LaneChart(small().program()).text(60, false);
+  const std::string colour = LaneChart(small().program()).text(60, true);
   CHECK(colour.find("\033[") != std::string::npos);
   const std::string stripped = without_colour(colour);
   CHECK(stripped.substr(0, stripped.find("\n\nA")) == plain.substr(0, plain.find("\n\nA")));
@@ -85,11 +86,11 @@ TEST_CASE("colour changes nothing but the colour") {
 TEST_CASE("long programs are folded to the width, very long ones scaled") {
   HandProgram p;
   for (int i = 0; i < 100; ++i) p.run(NodeKind::kMlp, F, i, {});
-  const std::string folded = lane_chart(p.program(), 100, false);
+  const std::string folded = LaneChart(p.program()).text(100, false);
   CHECK(longest_line(folded) <= 100);
   CHECK(folded.find("in each cell") == std::string::npos);
   for (int i = 0; i < 5000; ++i) p.run(NodeKind::kMlp, F, i, {});
-  const std::string scaled = lane_chart(p.program(), 100, false);
+  const std::string scaled = LaneChart(p.program()).text(100, false);
   CHECK(longest_line(scaled) <= 100);
   CHECK(scaled.find("in each cell") != std::string::npos);
   CHECK(std::count(scaled.begin(), scaled.end(), '\n') < 50);
