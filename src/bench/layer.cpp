@@ -1,5 +1,6 @@
 // Every op of a layer's nodes, of embedding and head, timed where its node runs it. The ops come
-// from the node bodies themselves, so this table cannot drift from what training does.
+// from the node bodies themselves, so this table cannot drift from what training does. The weight
+// gradients of experts are timed both ways: as a step's first micro-batch stores them, and added.
 #include "benches.h"
 #include "layer_state.h"
 
@@ -9,13 +10,19 @@ namespace {
 struct Step {
   NodeKind kind;
   Phase phase;
+  ExpertGrads grads = ExpertGrads::kAdd;
 };
 
 constexpr Step kMoeSteps[] = {
-    {NodeKind::kAttention, Phase::kFwd},      {NodeKind::kExperts, Phase::kFwd},
-    {NodeKind::kAggregate, Phase::kFwd},      {NodeKind::kAggregate, Phase::kBwdInput},
-    {NodeKind::kExperts, Phase::kBwdInput},   {NodeKind::kExperts, Phase::kBwdWeight},
-    {NodeKind::kAttention, Phase::kBwdInput}, {NodeKind::kAttention, Phase::kBwdWeight}};
+    {NodeKind::kAttention, Phase::kFwd},
+    {NodeKind::kExperts, Phase::kFwd},
+    {NodeKind::kAggregate, Phase::kFwd},
+    {NodeKind::kAggregate, Phase::kBwdInput},
+    {NodeKind::kExperts, Phase::kBwdInput},
+    {NodeKind::kExperts, Phase::kBwdWeight, ExpertGrads::kStore},
+    {NodeKind::kExperts, Phase::kBwdWeight, ExpertGrads::kAdd},
+    {NodeKind::kAttention, Phase::kBwdInput},
+    {NodeKind::kAttention, Phase::kBwdWeight}};
 constexpr Step kDenseSteps[] = {
     {NodeKind::kAttention, Phase::kFwd},      {NodeKind::kMlp, Phase::kFwd},
     {NodeKind::kMlp, Phase::kBwdInput},       {NodeKind::kMlp, Phase::kBwdWeight},
@@ -42,6 +49,12 @@ std::vector<std::pair<Step, int>> step_order(const ModelConfig& model) {
       if (!forward(step)) order.push_back({step, layer});
   order.push_back({{NodeKind::kEmbedding, Phase::kBwdWeight}, 0});
   return order;
+}
+
+std::string group_of(const Step& step) {
+  const std::string node = fmt::format("{}_{}", name_of(step.kind), name_of(step.phase));
+  if (step.kind != NodeKind::kExperts || step.phase != Phase::kBwdWeight) return node;
+  return node + (step.grads == ExpertGrads::kStore ? ", storing" : ", adding");
 }
 
 Candidate to_candidate(const std::string& group, ListedOp op) {
@@ -89,10 +102,10 @@ Measured bench_layer(Device& device, Stream& stream, const RunConfig& config, in
   const ModelConfig& model = state.config().model;
   std::vector<Candidate> list;
   for (const auto& [step, layer] : step_order(model)) {
-    std::string group = fmt::format("{}_{}", name_of(step.kind), name_of(step.phase));
+    std::string group = group_of(step);
     if (model.layers > 1 && step.kind == NodeKind::kAttention)
       group += model.is_moe(layer) ? " (moe)" : " (dense)";
-    for (ListedOp& op : state.list(step.kind, step.phase, layer))
+    for (ListedOp& op : state.list(step.kind, step.phase, layer, step.grads))
       list.push_back(to_candidate(group, std::move(op)));
   }
   Measured measured = measure(device, stream, config.train.dtype, repeats, list);

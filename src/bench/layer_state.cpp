@@ -105,19 +105,22 @@ std::byte* LayerState::memory(SlotKind kind, int layer) {
   return entry->second;
 }
 
-std::vector<BoundSlot> LayerState::bind(const NodeDesc& node, int layer) {
+std::vector<BoundSlot> LayerState::bind(const NodeDesc& node, int layer, ExpertGrads grads) {
   std::vector<BoundSlot> bound;
-  for (const SlotUse& use : node.uses)
-    bound.push_back({use.kind, use.layer_offset, use.access,
+  for (const SlotUse& use : node.uses) {
+    const bool stores = use.kind == SlotKind::kGradsExperts && grads == ExpertGrads::kStore;
+    bound.push_back({use.kind, use.layer_offset, stores ? Access::kWrite : use.access,
                      memory(use.kind, layer + use.layer_offset), routing_.received});
+  }
   return bound;
 }
 
-std::vector<ListedOp> LayerState::list(NodeKind kind, Phase phase, int layer) {
+std::vector<ListedOp> LayerState::list(NodeKind kind, Phase phase, int layer,
+                                       ExpertGrads grads) {
   const bool moe = layer < config_.model.layers && config_.model.is_moe(layer);
   const NodeDesc* node = describe(kind, phase, moe);
   TANDEM_CHECK(node != nullptr, "{}_{} does not exist", name_of(kind), name_of(phase));
-  const std::vector<BoundSlot> slots = bind(*node, layer);
+  const std::vector<BoundSlot> slots = bind(*node, layer, grads);
   OpList ops;
   run_node(kind, phase,
            NodeCtx{.device = device_,

@@ -12,6 +12,10 @@
 
 namespace tandem::bench {
 
+// What a body does to the gradients of experts: a step's first micro-batch stores them, the others
+// add to them.
+enum class ExpertGrads { kAdd, kStore };
+
 class LayerState {
  public:
   // Embedding, one layer for every kind the model has (MoE first), and head. Slots no listed node
@@ -19,7 +23,7 @@ class LayerState {
   LayerState(Device& device, Stream& stream, const RunConfig& config);
 
   // The ops of a node's body, in order; to be run while this lives, bodies in the order of a step.
-  std::vector<ListedOp> list(NodeKind kind, Phase phase, int layer);
+  std::vector<ListedOp> list(NodeKind kind, Phase phase, int layer, ExpertGrads grads);
 
   [[nodiscard]] const RunConfig& config() const { return config_; }  // of the small model
 
@@ -33,7 +37,7 @@ class LayerState {
     Tensors& tensors_;
   };
 
-  std::vector<BoundSlot> bind(const NodeDesc& node, int layer);
+  std::vector<BoundSlot> bind(const NodeDesc& node, int layer, ExpertGrads grads);
   std::byte* memory(SlotKind kind, int layer);
   void fill_slot(SlotKind kind, const SlotLayout& layout, std::byte* data);
 

@@ -83,12 +83,32 @@ TEST_CASE("the products of a layer cost what the model says its nodes cost") {
                                       {NodeKind::kExperts, Phase::kBwdWeight},
                                       {NodeKind::kAttention, Phase::kBwdWeight},
                                       {NodeKind::kHead, Phase::kFwd}}) {
-      const std::string group = fmt::format("{}_{}", name_of(kind), name_of(phase));
-      INFO(group << " " << ep);
-      CHECK(flops_of(report, group) == node_flops(kind, phase, true, dims, routed));
-      CHECK(flops_of(report, group, true) == flops_of(report, group));
+      std::vector<std::string> groups = {fmt::format("{}_{}", name_of(kind), name_of(phase))};
+      if (kind == NodeKind::kExperts && phase == Phase::kBwdWeight)
+        groups = {groups[0] + ", storing", groups[0] + ", adding"};
+      for (const std::string& group : groups) {
+        INFO(group << " " << ep);
+        CHECK(flops_of(report, group) == node_flops(kind, phase, true, dims, routed));
+        CHECK(flops_of(report, group, true) == flops_of(report, group));
+      }
     }
   }
+}
+
+TEST_CASE("adding to the gradients of experts reads them, storing does not") {
+  const RunConfig config = smoke({"parallel.ep=1"}, 1);
+  const ModelDims d = make_dims(config);
+  const bench::Report report = run(Kind::kLayer, config);
+  const auto bytes_of = [&](const std::string& group) {
+    double sum = 0;
+    for (const bench::Row& row : report.rows)
+      if (row.group == group && row.name != "total") sum += row.bytes;
+    return sum;
+  };
+  const double gradients = 4.0 * d.local_experts * 3 * d.moe_ffn * d.hidden;  // fp32
+  CHECK(bytes_of("experts_bwd_weight, storing") > gradients);
+  CHECK(bytes_of("experts_bwd_weight, adding") - bytes_of("experts_bwd_weight, storing") ==
+        gradients);
 }
 
 TEST_CASE("bench gemm times the products the node bodies launch") {
