@@ -1,20 +1,33 @@
 #include "profile_window.h"
 
+#include <utility>
+
 #include "tandem/runtime/spans.h"
 
 namespace tandem {
+namespace {
 
-ProfileWindow::ProfileWindow(Engine& engine, const LoggingConfig& config, Log& log)
-    : engine_(engine),
-      begin_(config.profile_begin),
-      end_(std::int64_t{config.profile_begin} + config.profile_steps) {
-  if (config.profile_steps == 0) return;
-  if (engine.device->kind() == DeviceKind::kCuda) profiler_ = make_profiler(range_categories());
-  if (profiler_ == nullptr && log.rank() == 0)
+std::unique_ptr<Profiler> profiler_of(const Engine& engine, const LoggingConfig& config, Log& log) {
+  if (config.profile_steps == 0) return nullptr;
+  if (engine.device->kind() == DeviceKind::kCuda) return make_profiler(range_categories());
+  if (log.rank() == 0)
     log.warn(
         "logging.profile_steps opens a window for NVIDIA's profilers and does nothing on the CPU; "
         "logging.trace works on every device");
+  return nullptr;
 }
+
+}  // namespace
+
+ProfileWindow::ProfileWindow(Engine& engine, const LoggingConfig& config, Log& log)
+    : ProfileWindow(engine, config, profiler_of(engine, config, log)) {}
+
+ProfileWindow::ProfileWindow(Engine& engine, const LoggingConfig& config,
+                             std::unique_ptr<Profiler> profiler)
+    : engine_(engine),
+      begin_(config.profile_begin),
+      end_(std::int64_t{config.profile_begin} + config.profile_steps),
+      profiler_(std::move(profiler)) {}
 
 ProfileWindow::~ProfileWindow() {
   engine_.set_profiler(nullptr);

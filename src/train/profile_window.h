@@ -13,6 +13,8 @@ class ProfileWindow {
  public:
   // Says so on rank 0 where the keys ask for a window and the device has none to offer.
   ProfileWindow(Engine& engine, const LoggingConfig& config, Log& log);
+  // With this profiler, on any device; none where it is null.
+  ProfileWindow(Engine& engine, const LoggingConfig& config, std::unique_ptr<Profiler> profiler);
   ~ProfileWindow();
 
   void before(std::int64_t step);  // steps count from 0
