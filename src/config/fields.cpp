@@ -176,8 +176,8 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
       "0 "
       "for all");
   add("watchdog_s", &t.watchdog_s, {1, 1e9}, "s",
-      "The run ends when nothing moves for so long; its start has a minute more, saves, evaluations "
-      "and reading data four times as long; building programs does not count");
+      "The run ends when nothing moves for so long; its start has a minute more, saves, evaluations, "
+      "reading data and its end four times as long; building programs does not count");
   add("alltoall_delay_us", &t.alltoall_delay_us, {0, 1e9}, "us",
       "Modelled network time added to every expert all-to-all");
   add("deterministic", &t.deterministic, kAny, "", "Same numbers in every run, on every device");

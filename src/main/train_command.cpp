@@ -10,10 +10,11 @@
 #include "tandem/comm/world.h"
 #include "tandem/config/load.h"
 #include "tandem/model/params.h"
+#include "tandem/train/job_guard.h"
 #include "tandem/train/signals.h"
-#include "tandem/train/start_guard.h"
 #include "tandem/train/step_report.h"
 #include "tandem/train/trainer.h"
+#include "tandem/train/watchdog.h"
 
 namespace tandem {
 namespace {
@@ -55,12 +56,12 @@ void print_end(const TrainResult& result, const RunConfig& config, double second
 }
 
 // One rank with its config, start to end.
-ExitCode train_one(World& world, const RunConfig& config, Log& log, StartGuard& guard) {
+ExitCode train_one(World& world, const RunConfig& config, Log& log, JobGuard& guard) {
   if (config.logging.format == LogFormat::kJson) log.notes_to_stderr();
   if (world.rank() == 0) print_start(config, log);
   const double begin = wall_seconds();
   TrainHooks hooks;
-  hooks.on_ready = [&guard] { guard.dismiss(); };
+  hooks.on_watched = [&guard](bool begins) { guard.watched(begins); };
   hooks.on_own_work = [&guard](bool begins) { guard.own_work(begins); };
   const TrainResult result = train_rank(world, config, log, hooks);
   if (world.rank() == 0) print_end(result, config, wall_seconds() - begin, log);
@@ -68,23 +69,28 @@ ExitCode train_one(World& world, const RunConfig& config, Log& log, StartGuard& 
 }
 
 // How long starting may take, without the building of programs: a minute longer than a step, for
-// libraries and parameters. A config that cannot be read is reported later, by all ranks together.
-int start_limit_s(const ConfigArgs& args) {
-  constexpr int kLibraries = 60;
+// libraries and parameters. Ending has the watchdog's patience; ranks that are threads wait for
+// nobody there, unless for whoever reads their output. A config that cannot be read is reported
+// later, by all ranks together.
+JobGuard::Limits guard_limits(const ConfigArgs& args) {
+  constexpr std::chrono::seconds kLibraries{60};
+  constexpr std::chrono::years kNever{1000};
+  std::chrono::seconds step{TrainConfig{}.watchdog_s};
   try {
-    return load_config(args.path, args.overrides).train.watchdog_s + kLibraries;
+    step = std::chrono::seconds(load_config(args.path, args.overrides).train.watchdog_s);
   } catch (const Error&) {
-    return TrainConfig{}.watchdog_s + kLibraries;
   }
+  return {.start = step + kLibraries,
+          .end = launched_by_mpi() ? Watchdog::kPatience * step : kNever};
 }
 
 }  // namespace
 
 int run_train(const ConfigArgs& args) {
   require_one_kind_of_ranks(args);
-  StartGuard guard(start_limit_s(args));
+  JobGuard guard(guard_limits(args));
   const auto mpi = launched_by_mpi() ? make_mpi_world() : nullptr;
-  install_signal_handlers();  // again: MPI_Init may have installed its own
+  install_signal_handlers();      // again: MPI_Init may have installed its own
   std::atomic<bool> told{false};  // train_rank says what it throws
   try {
     return static_cast<int>(on_ranks(mpi.get(), std::max(1, args.ranks), [&](World& world) {

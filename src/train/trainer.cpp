@@ -57,23 +57,23 @@ std::string about_run(const RunConfig& config, const Device& device) {
   return text + "; " + device.description();
 }
 
-// Tells the hook where work begins, and where it ends, also by an exception.
-class OwnWork {
+// Tells a hook where something begins, and where it ends, also by an exception.
+class Told {
  public:
-  explicit OwnWork(const TrainHooks& hooks) : hooks_(hooks) { tell(true); }
-  ~OwnWork() { tell(false); }
-  OwnWork(const OwnWork&) = delete;
-  OwnWork& operator=(const OwnWork&) = delete;
+  explicit Told(const std::function<void(bool)>& hook) : hook_(hook) { tell(true); }
+  ~Told() { tell(false); }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
 
  private:
   void tell(bool begins) const {
-    if (hooks_.on_own_work) hooks_.on_own_work(begins);
+    if (hook_) hook_(begins);
   }
-  const TrainHooks& hooks_;
+  const std::function<void(bool)>& hook_;
 };
 
 std::vector<Program> training_programs(const RunConfig& config, const TrainHooks& hooks) {
-  const OwnWork work(hooks);
+  const Told work(hooks.on_own_work);
   return sound_programs(config, ProgramKind::kTraining);
 }
 
@@ -299,7 +299,6 @@ TrainResult Trainer::run() {
       evaluate(done);
     if (last || (config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0)) save(done);
   }
-  // Also the last place where a rank that is stopped is missed.
   share_error(world_, ExitCode::kBadInput, output_->lost());
   result_.first_step = first;
   result_.steps = done;
@@ -334,10 +333,11 @@ auto reporting(const Body& body, const Shared& shared, const Failed& failed) {
 
 TrainResult train_rank(World& world, const RunConfig& config, Log& log, const TrainHooks& hooks) {
   std::unique_ptr<Trainer> trainer;
+  std::optional<Told> watched;  // after trainer: told before any of it goes
   return reporting(
       [&] {
         trainer = std::make_unique<Trainer>(world, config, log, hooks);
-        if (hooks.on_ready) hooks.on_ready();
+        watched.emplace(hooks.on_watched);
         return trainer->run();
       },
       [&](const std::string& what) {

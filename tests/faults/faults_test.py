@@ -50,6 +50,20 @@ class Killed(JobTest):
         self.require_end(job, 5, r"rank [013] has not moved for [28] s", INSTRUCTION, seconds=40)
         self.require_gone(ranks.values())
 
+    @unittest.skipIf(SANITIZER, "a sanitizer's library must be the first that is loaded")
+    def test_a_rank_that_is_stopped_at_its_end_ends_all(self):
+        job = self.mpirun("train.steps=2", "train.watchdog_s=1", "checkpoint.dir=" + self.path("c"),
+                          variables={"LD_PRELOAD": os.environ["STOP_AT_END_LIBRARY"],
+                                     "TANDEM_STOPPED_RANK": "2"})
+        job.wait_for("done +2 steps")
+        ranks = dict(job.ranks())
+        waits = r"\[rank {}\] error: the job has not ended 4 s after its training"
+        self.require_end(job, 5, *(waits.format(rank) for rank in (0, 1, 3)), seconds=40)
+        self.assertNotIn("[rank 2]", job.text())
+        self.require_gone(ranks.values())
+        self.require_end(self.mpirun("train.steps=2", "checkpoint.dir=" + self.path("c")), 0,
+                         "nothing to do")
+
     def test_sigterm_saves_what_it_can_and_says_where_the_lanes_are(self):
         # Steps long enough for the signal to be reported within one.
         job = self.threads(*ENDLESS, "train.alltoall_delay_us=20000",

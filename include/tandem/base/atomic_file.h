@@ -10,11 +10,11 @@
 namespace tandem {
 
 // Written as PATH.tmp, which takes the place of PATH in commit(). Without a commit an older file
-// stays as it is, and nothing of the new one is left; a process that is killed leaves PATH.tmp, which
-// the next one replaces. Where PATH is a link, so it goes with the file that it names. A device or
-// pipe, such as /dev/stdout, has no older contents: it is written at once.
-// Nothing is synced: after a crash of the machine the file may be neither the old nor the new one.
-// Everything blocks, and throws Error(kBadInput) that names PATH, the reason, and what to do.
+// stays as it is, and nothing of the new one is left; a process that is killed leaves PATH.tmp,
+// which the next one replaces. Where PATH is a link, so it goes with the file that it names. A
+// device or pipe, such as /dev/stdout, has no older contents: it is written at once. Nothing is
+// synced: after a crash of the machine the file may be neither the old nor the new one. Everything
+// blocks, and throws Error(kBadInput) that names PATH, the reason, and what to do.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);  // its folder must be there

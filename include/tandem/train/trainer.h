@@ -23,8 +23,10 @@ struct TrainResult {
 // What a caller may watch. Called by the rank's own thread; an exception ends the run.
 struct TrainHooks {
   std::function<void(const StepReport&)> on_step;  // rank 0, after every step
-  std::function<void()> on_ready;                  // every rank: its watchdog watches, no step yet
-  // Every rank, before on_ready: work that waits for no other rank, and may take long, begins
+  // Every rank: its watchdog begins to watch (true), no step is done yet, or leaves off, and all is
+  // done but to free what the run took.
+  std::function<void(bool)> on_watched;
+  // Every rank, before on_watched: work that waits for no other rank, and may take long, begins
   // (true) or ends.
   std::function<void(bool)> on_own_work;
   SaveHook on_save;                                // every rank, at the stages of a checkpoint

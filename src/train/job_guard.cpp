@@ -1,0 +1,79 @@
+#include "tandem/train/job_guard.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "tandem/base/error.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kPeriod{100};
+// The first rank that ends its process ends the job: until then others say that they wait too.
+constexpr std::chrono::seconds kLastWords{1};
+
+std::string reason(bool has_trained, std::chrono::seconds limit) {
+  if (has_trained)
+    return fmt::format(
+        "the job has not ended {} s after its training: another rank is stopped or hangs; if "
+        "ending "
+        "just takes long, raise train.watchdog_s",
+        limit.count());
+  return fmt::format(
+      "training has not begun after {} s, not counting the building of programs: another rank is "
+      "stopped, was never started, or runs another program; if starting just takes long, raise "
+      "train.watchdog_s",
+      limit.count());
+}
+
+}  // namespace
+
+JobGuard::JobGuard(Limits limits) : thread_([this, limits] { watch(limits); }) {}
+
+JobGuard::~JobGuard() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void JobGuard::watched(bool begins) {
+  const std::lock_guard lock(mutex_);
+  watched_ += begins ? 1 : -1;
+  has_trained_ = true;
+}
+
+void JobGuard::own_work(bool begins) {
+  const std::lock_guard lock(mutex_);
+  at_own_work_ += begins ? 1 : -1;
+}
+
+// Nothing can be unwound: the thread that starts or ends the job hangs in a library.
+void JobGuard::watch(Limits limits) {
+  milliseconds spent{0};
+  std::unique_lock lock(mutex_);
+  const auto limit = [&] { return has_trained_ ? limits.end : limits.start; };
+  while (spent < limit()) {
+    if (wake_.wait_for(lock, kPeriod, [this] { return ended_; })) return;
+    if (watched_ > 0)
+      spent = milliseconds{0};
+    else if (at_own_work_ == 0)
+      spent += kPeriod;
+  }
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  std::fprintf(stderr, "[rank %s] error: %s\n", rank == nullptr ? "0" : rank,
+               reason(has_trained_, limit()).c_str());
+  std::fflush(stderr);
+  lock.unlock();
+  std::this_thread::sleep_for(kLastWords);
+  std::_Exit(static_cast<int>(ExitCode::kComm));
+}
+
+}  // namespace tandem
