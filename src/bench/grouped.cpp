@@ -1,5 +1,6 @@
 // The experts' products of one layer on one rank, under three ways the router may spread the rows.
 #include <cmath>
+#include <list>
 
 #include "benches.h"
 #include "tandem/base/error.h"
@@ -39,24 +40,24 @@ Experts make_experts(Tensors& t, const ModelDims& d, std::int64_t received) {
 // In the order of a training step, so that no product finds its operands in the caches more than
 // it does there.
 void add_products(std::vector<Candidate>& list, const std::string& group, const Experts& x,
-                  View offsets) {
+                  View offsets, std::span<const std::int64_t> host_rows) {
   using ops::GroupedGemm;
   using ops::GroupedGemmWeight;
   list.push_back(candidate(group, "gate_up fwd",
-                           GroupedGemm{x.rows, x.w_gate_up, x.to_gate_up, offsets, true}));
+                           GroupedGemm{x.rows, x.w_gate_up, x.to_gate_up, offsets, host_rows, true}));
   list.push_back(
-      candidate(group, "down fwd", GroupedGemm{x.act, x.w_down, x.to_rows, offsets, true}));
+      candidate(group, "down fwd", GroupedGemm{x.act, x.w_down, x.to_rows, offsets, host_rows, true}));
   list.push_back(
-      candidate(group, "down bwd_input", GroupedGemm{x.rows, x.w_down, x.to_act, offsets, false}));
+      candidate(group, "down bwd_input", GroupedGemm{x.rows, x.w_down, x.to_act, offsets, host_rows, false}));
   list.push_back(candidate(group, "gate_up bwd_input",
-                           GroupedGemm{x.gate_up, x.w_gate_up, x.to_rows, offsets, false}));
+                           GroupedGemm{x.gate_up, x.w_gate_up, x.to_rows, offsets, host_rows, false}));
   // A step's first micro-batch stores the gradients, the others add to them.
   for (const bool adds : {false, true}) {
     const std::string how = adds ? ", adding" : ", storing";
     list.push_back(candidate(group, "down bwd_weight" + how,
-                             GroupedGemmWeight{x.rows, x.act, x.d_w_down, offsets, adds}));
+                             GroupedGemmWeight{x.rows, x.act, x.d_w_down, offsets, host_rows, adds}));
     list.push_back(candidate(group, "gate_up bwd_weight" + how,
-                             GroupedGemmWeight{x.gate_up, x.rows, x.d_w_gate_up, offsets, adds}));
+                             GroupedGemmWeight{x.gate_up, x.rows, x.d_w_gate_up, offsets, host_rows, adds}));
   }
 }
 
@@ -100,11 +101,14 @@ Measured bench_grouped(Device& device, Stream& stream, const RunConfig& config, 
   const std::int64_t received = d.routed();  // of all ranks' rows, this rank's even share
   const Experts experts = make_experts(tensors, d, received);
   std::vector<Candidate> list;
+  std::list<std::vector<std::int64_t>> host_rows;  // the candidates read them
   for (const auto& [spread, name] :
        {std::pair{Spread::kBalanced, "balanced"}, std::pair{Spread::kRandom, "random"},
         std::pair{Spread::kEmptyExpert, "random, one empty"}}) {
-    const View offsets = tensors.ints(offsets_of(expert_counts(spread, d.local_experts, received)));
-    add_products(list, name, experts, offsets);
+    const std::vector<std::int32_t> counts = expert_counts(spread, d.local_experts, received);
+    const View offsets = tensors.ints(offsets_of(counts));
+    add_products(list, name, experts, offsets,
+                 host_rows.emplace_back(counts.begin(), counts.end()));
   }
   for (Candidate& one : list) one.shape += fmt::format(", {} experts", d.local_experts);
   return measure(device, stream, d.dtype, repeats, list);

@@ -42,7 +42,7 @@ Routing random_routing(const ModelDims& d) {
     const auto counts = to_64(expert_counts(Spread::kRandom, d.local_experts, share));
     routing.recv_counts.insert(routing.recv_counts.end(), counts.begin(), counts.end());
   }
-  routing.received = d.routed();
+  routing.sum_received(d.local_experts);
   return routing;
 }
 
@@ -57,12 +57,10 @@ std::vector<std::int32_t> random_tokens(const ModelDims& d, const char* name) {
 
 // The offsets of the received rows, and the counts behind them, as the counts node would leave
 // them.
-std::vector<std::int32_t> counts_slot(const Routing& routing, const ModelDims& d, bool offsets) {
+std::vector<std::int32_t> counts_slot(const Routing& routing, bool offsets) {
   const std::vector<std::int32_t> counts(routing.recv_counts.begin(), routing.recv_counts.end());
   if (!offsets) return counts;
-  std::vector<std::int32_t> sums(static_cast<std::size_t>(d.local_experts), 0);
-  for (std::size_t i = 0; i < counts.size(); ++i) sums[i % sums.size()] += counts[i];
-  return offsets_of(sums);
+  return offsets_of({routing.expert_rows.begin(), routing.expert_rows.end()});
 }
 
 }  // namespace
@@ -91,7 +89,7 @@ void LayerState::fill_slot(SlotKind kind, const SlotLayout& layout, std::byte* d
     const View view{data + t.offset, t.dtype, t.rows, t.cols};
     if (t.dtype != DType::kI32) tensors_.fill(view);
     if (kind == SlotKind::kCountsRecv)
-      tensors_.copy(tensors_.ints(counts_slot(routing_, dims_, i == 1)), view);
+      tensors_.copy(tensors_.ints(counts_slot(routing_, i == 1)), view);
   }
 }
 

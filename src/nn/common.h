@@ -1,6 +1,7 @@
 // What several node bodies share. Host thread of the executor; everything is enqueued.
 #pragma once
 
+#include "tandem/base/error.h"
 #include "tandem/nn/node_ctx.h"
 #include "tandem/ops/launch.h"
 
@@ -22,6 +23,11 @@ inline void linear_bwd_input(const NodeCtx& ctx, View d_y, View w, View d_x) {
 // d_W (f32) += d_y^T x.
 inline void linear_bwd_weight(const NodeCtx& ctx, View d_y, View x, View d_w) {
   launch(ctx.stream, ops::Gemm{.a = d_y, .b = x, .c = d_w, .trans_a = true, .accumulate = true});
+}
+
+inline const Routing& routing(const NodeCtx& ctx) {
+  TANDEM_CHECK(ctx.routing != nullptr, "layer {}: the token counts are not known yet", ctx.layer);
+  return *ctx.routing;
 }
 
 inline void copy(const NodeCtx& ctx, View from, View to) {

@@ -18,11 +18,6 @@ Comm& ep_comm(const NodeCtx& ctx) {
   return *ctx.ep;
 }
 
-const Routing& routing(const NodeCtx& ctx) {
-  TANDEM_CHECK(ctx.routing != nullptr, "layer {}: the token counts are not known yet", ctx.layer);
-  return *ctx.routing;
-}
-
 // Rows of the expert-ordered side: one block per peer.
 Blocks token_side(const ModelDims& dims, const Routing& routing) {
   Blocks blocks(static_cast<std::size_t>(dims.ep));

@@ -23,12 +23,14 @@ void experts_fwd(const NodeCtx& ctx) {
   launch(ctx.stream, ops::GroupedGemm{.x = rows,
                                       .w = ctx.param(ParamKind::kExpertGateUp),
                                       .y = gate_up,
-                                      .offsets = offsets(ctx)});
+                                      .offsets = offsets(ctx),
+                                      .host_rows = routing(ctx).expert_rows});
   launch(ctx.stream, ops::SwiGluFwd{gate_up, ctx.in(SlotKind::kExpertIn, kWeights), act});
   launch(ctx.stream, ops::GroupedGemm{.x = act,
                                       .w = ctx.param(ParamKind::kExpertDown),
                                       .y = ctx.out(SlotKind::kExpertOut),
-                                      .offsets = offsets(ctx)});
+                                      .offsets = offsets(ctx),
+                                      .host_rows = routing(ctx).expert_rows});
 }
 
 void experts_bwd_input(const NodeCtx& ctx) {
@@ -39,6 +41,7 @@ void experts_bwd_input(const NodeCtx& ctx) {
                                       .w = ctx.param(ParamKind::kExpertDown),
                                       .y = d_act,
                                       .offsets = offsets(ctx),
+                                      .host_rows = routing(ctx).expert_rows,
                                       .trans_w = false});
   launch(ctx.stream, ops::SwiGluBwd{.d_act = d_act,
                                     .gate_up = ctx.in(SlotKind::kExpertSaved),
@@ -50,6 +53,7 @@ void experts_bwd_input(const NodeCtx& ctx) {
                                       .w = ctx.param(ParamKind::kExpertGateUp),
                                       .y = ctx.out(SlotKind::kDExpertIn, kRows),
                                       .offsets = offsets(ctx),
+                                      .host_rows = routing(ctx).expert_rows,
                                       .trans_w = false});
 }
 
@@ -59,11 +63,13 @@ void experts_bwd_weight(const NodeCtx& ctx) {
                                             .x = ctx.in(SlotKind::kExpertGrad, kAct),
                                             .d_w = ctx.grad(ParamKind::kExpertDown),
                                             .offsets = offsets(ctx),
+                                            .host_rows = routing(ctx).expert_rows,
                                             .accumulate = accumulate});
   launch(ctx.stream, ops::GroupedGemmWeight{.d_y = ctx.in(SlotKind::kExpertGrad, kDGateUp),
                                             .x = ctx.in(SlotKind::kExpertIn, kRows),
                                             .d_w = ctx.grad(ParamKind::kExpertGateUp),
                                             .offsets = offsets(ctx),
+                                            .host_rows = routing(ctx).expert_rows,
                                             .accumulate = accumulate});
 }
 

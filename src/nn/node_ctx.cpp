@@ -49,6 +49,15 @@ bool outside_layers(ParamKind kind) {
 
 }  // namespace
 
+void Routing::sum_received(std::int64_t local_experts) {
+  expert_rows.assign(static_cast<std::size_t>(local_experts), 0);
+  received = 0;
+  for (std::size_t i = 0; i < recv_counts.size(); ++i) {
+    expert_rows[i % expert_rows.size()] += recv_counts[i];
+    received += recv_counts[i];
+  }
+}
+
 View NodeCtx::in(SlotKind kind, std::size_t index, int layer_offset) const {
   return tensor(*this, declared(*this, kind, layer_offset, Access::kRead), index);
 }

@@ -154,8 +154,7 @@ void Executor::State::learn_counts(const Instr& instr) {
   CountsCopy& copy = counts(instr);
   copy.known.send_counts.assign(copy.send.begin(), copy.send.end());
   copy.known.recv_counts.assign(copy.recv.begin(), copy.recv.end());
-  copy.known.received = 0;
-  for (const std::int32_t rows : copy.recv) copy.known.received += rows;
+  copy.known.sum_received(rank.dims.local_experts);
   for (std::size_t e = 0; e < copy.send.size(); ++e)
     load[static_cast<std::size_t>(instr.layer) * copy.send.size() + e] += copy.send[e];
   const auto index = static_cast<std::int32_t>(&instr - program.instrs.data());

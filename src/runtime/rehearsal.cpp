@@ -25,6 +25,7 @@ class Stage {
       slots_.push_back({slot.kind, offset, use.access, data, rank.dims.routed()});
     }
     batch_ = {ids(), ids()};
+    spread_rows();
     losses_ = {zeros(3 * sizeof(float)), DType::kF32, 3, 1};
   }
 
@@ -38,7 +39,7 @@ class Stage {
                       .ep = nullptr,
                       .slots = slots_,
                       .batch = batch_,
-                      .routing = nullptr,
+                      .routing = &routing_,
                       .layer = instr.layer,
                       .moe = instr.moe,
                       .training = true,
@@ -65,11 +66,20 @@ class Stage {
     return {zeros(static_cast<std::size_t>(tokens) * sizeof(std::int32_t)), DType::kI32, tokens, 1};
   }
 
+  // As many rows for every expert as a step brings on average.
+  void spread_rows() {
+    const std::int64_t experts = rank_.dims.local_experts, rows = rank_.dims.routed();
+    for (std::int64_t e = 0; e < experts; ++e)
+      routing_.recv_counts.push_back(rows * (e + 1) / experts - rows * e / experts);
+    routing_.sum_received(experts);
+  }
+
   const RankState& rank_;
   Stream& stream_;
   std::vector<Buffer> memory_;
   std::vector<BoundSlot> slots_;
   BatchView batch_;
+  Routing routing_;
   View losses_;
 };
 

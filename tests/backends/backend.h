@@ -202,6 +202,9 @@ class CudaBackend {
   void run(const Op& op) {
     launch(*stream_, op);
   }
+  [[nodiscard]] Device& device() { return *device_; }
+  [[nodiscard]] CudaStream& stream() { return dynamic_cast<CudaStream&>(*stream_); }
+
   // cuDNN multiplies probabilities, and their gradients, in their storage dtype and does not say
   // how it rounds them: a whole unit in the last place, 2^-8 of each term in bf16 and 2^-11 in
   // fp16.

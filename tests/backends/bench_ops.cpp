@@ -95,14 +95,15 @@ void matrices(Bench& bench, DType d) {
   gemm("gemm 1024x256x128 nt (head)", 1024, 256, 128, false, true, false);
   const View offsets = filled(DType::kI32, 9, 1);
   for (int e = 0; e <= 8; ++e) offsets.as<std::int32_t>()[e] = 256 * e;
+  const std::vector<std::int64_t> rows(8, 256);
   const View x = filled(d, 2048, 256), y = filled(d, 2048, 256), w = filled(d, 8 * 256, 256);
   const View d_w = filled(DType::kF32, 8 * 256, 256);
   const double flops = 2.0 * 2048 * 256 * 256;
   time_op("grouped gemm 2048 8x256x256 nt", bench, flops, 0,
-          ops::GroupedGemm{x, w, y, offsets, true});
+          ops::GroupedGemm{x, w, y, offsets, rows, true});
   time_op("grouped gemm 2048 8x256x256 nn", bench, flops, 0,
-          ops::GroupedGemm{x, w, y, offsets, false});
-  time_op("grouped weight gemm", bench, flops, 0, ops::GroupedGemmWeight{y, x, d_w, offsets});
+          ops::GroupedGemm{x, w, y, offsets, rows, false});
+  time_op("grouped weight gemm", bench, flops, 0, ops::GroupedGemmWeight{y, x, d_w, offsets, rows});
 }
 
 void attention(Bench& bench, DType d, std::int64_t heads, std::int64_t kv, std::int64_t dim,

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "tandem/base/dtype.h"
 
@@ -22,8 +23,11 @@ struct Gemm {
 
 // Per expert e with rows offsets[e] .. offsets[e+1] of x and y (offsets: i32 [experts + 1]):
 //   y_e = x_e w_e^T (trans_w) or x_e w_e.   x [R, k], w [experts * rows_w, cols_w], y [R, n], all D.
+// host_rows [experts]: offsets[e+1] - offsets[e] as the host knows it. Read by launch() alone, for
+// libraries that want sizes from the host; kernels of our own read the offsets.
 struct GroupedGemm {
   View x, w, y, offsets;
+  std::span<const std::int64_t> host_rows = {};
   bool trans_w = true;
 };
 
@@ -31,6 +35,7 @@ struct GroupedGemm {
 // accumulate adds to d_w_e; otherwise what was there is lost, and experts without rows get zeros.
 struct GroupedGemmWeight {
   View d_y, x, d_w, offsets;
+  std::span<const std::int64_t> host_rows = {};
   bool accumulate = true;
 };
 

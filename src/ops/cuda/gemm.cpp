@@ -1,6 +1,5 @@
 // Dense products on cuBLAS, fp32 accumulation, no TF32.
-#include <cublas_v2.h>
-
+#include "cublas.h"
 #include "tandem/base/error.h"
 #include "tandem/device/cuda_check.h"
 #include "tandem/ops/cuda.h"
@@ -8,21 +7,15 @@
 namespace tandem::cuda {
 namespace {
 
-void check(cublasStatus_t status, const char* call) {
-  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
-    return;
-  throw_error(ExitCode::kInternal, "{} failed: {}", call, cublasGetStatusString(status));
-}
-
 // The cuBLAS handle of one stream, with a workspace of its own: which kernels run, and so the
 // bits, do not depend on other streams.
 class Blas {
  public:
   explicit Blas(CudaStream& stream) : stream_(stream.handle()) {
-    check(cublasCreate(&handle_), "cublasCreate");
-    check(cublasSetStream(handle_, stream.handle()), "cublasSetStream");
+    check_blas(cublasCreate(&handle_), "cublasCreate");
+    check_blas(cublasSetStream(handle_, stream.handle()), "cublasSetStream");
     TANDEM_CUDA_CHECK(cudaMallocAsync(&workspace_, kWorkspaceBytes, stream.handle()));
-    check(cublasSetWorkspace(handle_, workspace_, kWorkspaceBytes), "cublasSetWorkspace");
+    check_blas(cublasSetWorkspace(handle_, workspace_, kWorkspaceBytes), "cublasSetWorkspace");
   }
   ~Blas() {
     cublasDestroy(handle_);
@@ -38,13 +31,6 @@ class Blas {
   cublasHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
 };
-
-cudaDataType_t type_of(DType dtype) {
-  if (dtype == DType::kF32) return CUDA_R_32F;
-  if (dtype == DType::kBF16) return CUDA_R_16BF;
-  if (dtype == DType::kF16) return CUDA_R_16F;
-  throw_error(ExitCode::kInternal, "gemm: no CUDA kernel for {}", name_of(dtype));
-}
 
 }  // namespace
 
@@ -64,16 +50,16 @@ void run(const ops::Gemm& op, CudaStream& stream) {
   const cublasHandle_t blas = stream.local<Blas>().handle();
   // Where the inner dimension is cut, partial sums would otherwise be rounded to the output's type,
   // and those of fp16 may overflow where the sum does not.
-  check(cublasSetMathMode(blas, op.c.dtype == DType::kF16
+  check_blas(cublasSetMathMode(blas, op.c.dtype == DType::kF16
                                     ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
                                     : CUBLAS_DEFAULT_MATH),
         "cublasSetMathMode");
   const float alpha = 1.0F, beta = op.accumulate ? 1.0F : 0.0F;
-  check(cublasGemmEx(
+  check_blas(cublasGemmEx(
             blas, op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N,
             static_cast<int>(n), static_cast<int>(m), static_cast<int>(k), &alpha, op.b.data,
-            type_of(op.b.dtype), static_cast<int>(op.b.cols), op.a.data, type_of(op.a.dtype),
-            static_cast<int>(op.a.cols), &beta, op.c.data, type_of(op.c.dtype), static_cast<int>(n),
+            cuda_type(op.b.dtype), static_cast<int>(op.b.cols), op.a.data, cuda_type(op.a.dtype),
+            static_cast<int>(op.a.cols), &beta, op.c.data, cuda_type(op.c.dtype), static_cast<int>(n),
             CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
         "cublasGemmEx");
 }

@@ -6,9 +6,9 @@
 
 namespace tandem::cuda {
 
-// Own tiled kernels without tensor cores: any shape and dtype, any GPU, not fast.
-void plain_grouped(const ops::GroupedGemm& op, CudaStream& stream);
-void plain_grouped(const ops::GroupedGemmWeight& op, CudaStream& stream);
+// cuBLAS, one product an expert: any shape and dtype, any GPU. Needs host_rows.
+void cublas_grouped(const ops::GroupedGemm& op, CudaStream& stream);
+void cublas_grouped(const ops::GroupedGemmWeight& op, CudaStream& stream);
 
 // Hopper's tensor cores for bf16 and fp16 (wgmma fed by TMA). False where GPU or shape do not fit; nothing was
 // enqueued then.

@@ -6,6 +6,14 @@
 
 namespace tandem::cuda::hopper {
 
+// What one warpgroup holds of a tile's outputs: 64 rows, or all of them in two halves.
+template <Form F>
+inline constexpr int kSumParts = F == Form::kWeight ? kSumHalves : 1;
+template <Form F>
+struct TileSums {
+  Outputs<kTileCols<F>> part[kSumParts<F>];
+};
+
 // One stage's products for 64 rows of outputs, left running. left, right: the stage's operands.
 template <Form F, class T>
 __device__ __forceinline__ void multiply_stage(Outputs<kTileCols<F>>& d, const unsigned char* left,
@@ -23,18 +31,6 @@ __device__ __forceinline__ void release_stage(Shared<F>& shared, int slot) {
   if (threadIdx.x % kWarp == 0) Barrier(shared.empty[slot]).arrive();
 }
 
-// The next tile's number, for every thread of a consumer.
-template <Form F>
-__device__ __forceinline__ int next_number(Shared<F>& shared, Cursor<kQueue>& slot) {
-  // hazard: the producer's write of this slot before it is read
-  Barrier(shared.queued[slot.slot]).wait(slot.parity);
-  const int number = shared.queue[slot.slot];
-  __syncwarp();  // hazard: all lanes' reads of the slot before the warp gives it back
-  if (threadIdx.x % kWarp == 0) Barrier(shared.taken[slot.slot]).arrive();
-  slot.next();
-  return number;
-}
-
 // What a warpgroup without rows in the tile does: it keeps step with the stages.
 template <Form F>
 __device__ __forceinline__ void pass_tile(Shared<F>& shared, const Tile& tile,
@@ -48,18 +44,26 @@ __device__ __forceinline__ void pass_tile(Shared<F>& shared, const Tile& tile,
   }
 }
 
-// All products of the tile's rows of warpgroup `group`.
-template <Form F, class T>
-__device__ __forceinline__ void multiply_tile(Outputs<kTileCols<F>>& d, Shared<F>& shared,
-                                              const Tile& tile, int group, Cursor<kStages>& stage) {
+// The products of all stages of a tile, the last still running, into part i from box `box` + i of the
+// left operand. prepare(left, depth) sees each stage when it is loaded, with the depth from there
+// on. Returns the last stage's slot, for end_products.
+template <Form F, class T, class Prepare>
+__device__ __forceinline__ int multiply_stages(TileSums<F>& d, Shared<F>& shared, const Tile& tile,
+                                               int box, Cursor<kStages>& stage,
+                                               const Prepare& prepare) {
   int running = -1;  // the stage whose products may still be running
   for (int l = 0; l < tile.depth; l += kTileDepth) {
     // hazard: TMA's writes of this stage before they are read
     Barrier(shared.full[stage.slot]).wait(stage.parity);
-    const unsigned char* left = shared.stage[stage.slot];
-    pin(d);
+    unsigned char* left = shared.stage[stage.slot];
+    prepare(left, tile.depth - l);
+#pragma unroll
+    for (int i = 0; i < kSumParts<F>; ++i) pin(d.part[i]);
     begin_products();  // hazard: other accesses to the outputs' registers and these products
-    multiply_stage<F, T>(d, left + group * kBoxBytes, left + kLeftBoxes * kBoxBytes, l == 0);
+#pragma unroll
+    for (int i = 0; i < kSumParts<F>; ++i)
+      multiply_stage<F, T>(d.part[i], left + (box + i) * kBoxBytes, left + kLeftBoxes * kBoxBytes,
+                           l == 0);
     commit_products();
     if (running >= 0) {
       wait_products<1>();  // hazard: the previous stage's products before it is given back
@@ -68,10 +72,20 @@ __device__ __forceinline__ void multiply_tile(Outputs<kTileCols<F>>& d, Shared<F
     running = stage.slot;
     stage.next();
   }
-  wait_products<0>();  // hazard: the last products before outputs and stage are used
-  pin(d);
-  release_stage<F>(shared, running);
+  return running;
 }
+
+template <Form F>
+__device__ __forceinline__ void end_products(TileSums<F>& d, Shared<F>& shared, int last) {
+  wait_products<0>();  // hazard: the last products before outputs and stage are used
+#pragma unroll
+  for (int i = 0; i < kSumParts<F>; ++i) pin(d.part[i]);
+  release_stage<F>(shared, last);
+}
+
+struct AsLoaded {
+  __device__ void operator()(unsigned char* /*left*/, int /*depth*/) const {}
+};
 
 // Both consumer warpgroups, until the producer queues a number past the last tile.
 template <Form F, class T>
@@ -80,7 +94,7 @@ __device__ __forceinline__ void consume(Shared<F>& shared, const Problem& p, T* 
   TileWalk<F> walk(shared.table, p);
   Cursor<kStages> stage{.parity = 0};
   Cursor<kQueue> slot{.parity = 0};
-  Outputs<kTileCols<F>> d;
+  TileSums<F> d;
   for (;;) {
     const int number = next_number<F>(shared, slot);
     if (number >= walk.count()) break;
@@ -89,8 +103,9 @@ __device__ __forceinline__ void consume(Shared<F>& shared, const Problem& p, T* 
       pass_tile<F>(shared, tile, stage);
       continue;
     }
-    multiply_tile<F, T>(d, shared, tile, group, stage);
-    store_rows(d, shared.out, y, tile, group, p);
+    const int last = multiply_stages<F, T>(d, shared, tile, group, stage, AsLoaded{});
+    end_products<F>(d, shared, last);
+    store_rows(d.part[0], shared.out, y, tile, group, p);
   }
 }
 

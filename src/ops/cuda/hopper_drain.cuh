@@ -19,10 +19,7 @@ __device__ __forceinline__ void drain(Shared<Form::kWeight>& shared, const CUten
   Cursor<kQueue> slot{.parity = 0};
   int handed[kBoxesInFlight] = {}, count = 0;  // places by number of their box, modulo
   for (;;) {
-    // hazard: the producer's write of this slot before it is read
-    Barrier(shared.queued[slot.slot]).wait(slot.parity);
-    const int number = shared.queue[slot.slot];
-    Barrier(shared.taken[slot.slot]).arrive();
+    const int number = take_number<Form::kWeight>(shared, slot);
     slot.next();
     if (number >= walk.count()) break;
     const Tile tile = walk.at(number);

@@ -26,8 +26,8 @@ __device__ __forceinline__ void init_barriers(Shared<F>& shared) {
     Barrier(shared.taken[i]).init(kQueueReaders<F>);
   }
   for (int i = 0; i < kConsumers; ++i) {
-    Barrier(shared.may_multiply[i]).init(kGroupWarps);
-    Barrier(shared.may_fill[i]).init(kGroupWarps);
+    Barrier(shared.may_multiply[i]).init(kGroup);
+    Barrier(shared.may_fill[i]).init(kGroup);
   }
   for (int i = 0; i < kPlaces<F>; ++i) {
     Barrier(shared.filled[i]).init(kGroupWarps);

@@ -61,6 +61,25 @@ struct Shared {
 template <Form F>
 inline constexpr std::size_t kSharedBytes = sizeof(Shared<F>) + 1024;  // to align it
 
+// One thread of a reading warp: the number in the slot, which the warp then has no more use for.
+template <Form F>
+__device__ __forceinline__ int take_number(Shared<F>& shared, const Cursor<kQueue>& slot) {
+  // hazard: the producer's write of this slot before it is read
+  Barrier(shared.queued[slot.slot]).wait(slot.parity);
+  const int number = shared.queue[slot.slot];
+  Barrier(shared.taken[slot.slot]).arrive();
+  return number;
+}
+
+// The next tile's number, for every thread of a warp.
+template <Form F>
+__device__ __forceinline__ int next_number(Shared<F>& shared, Cursor<kQueue>& slot) {
+  int number = 0;
+  if (threadIdx.x % kWarp == 0) number = take_number<F>(shared, slot);
+  slot.next();
+  return __shfl_sync(kFullWarp, number, 0);
+}
+
 struct Maps {
   const CUtensorMap &left, &right, &out;
 };

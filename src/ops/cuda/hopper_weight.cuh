@@ -8,10 +8,7 @@
 
 namespace tandem::cuda::hopper {
 
-// A tile's outputs, all of them with one warpgroup: the upper and the lower half.
-using TileSums = Outputs<kTileCols<Form::kWeight>>[kSumHalves];
-
-// A work that the two warpgroups do by turns, tile for tile. Warp by warp.
+// A work that the two warpgroups do by turns, tile for tile. Thread by thread.
 class Turns {
  public:
   __device__ Turns(std::uint64_t (&barriers)[kConsumers], int group)
@@ -22,10 +19,7 @@ class Turns {
     mine_.wait(parity_);
     parity_ ^= 1;
   }
-  __device__ void pass_on() const {
-    __syncwarp();  // hazard: all lanes' work before the warp passes it on
-    if (threadIdx.x % kWarp == 0) others_.arrive();
-  }
+  __device__ void pass_on() const { others_.arrive(); }
 
  private:
   const Barrier mine_, others_;
@@ -44,43 +38,27 @@ __device__ __forceinline__ void clear_rows(unsigned char* stage, int first, int 
   named_sync<kGroup>(1 + group);  // hazard: all threads' zeros before any warp multiplies
 }
 
+struct OwnRowsOnly {
+  int group;
+  __device__ void operator()(unsigned char* stage, int depth) const {
+    if (depth < kTileDepth) clear_rows(stage, depth, group);
+  }
+};
+
 // All products of a tile.
 template <class T>
-__device__ __forceinline__ void multiply_tile(TileSums& d, Shared<Form::kWeight>& shared,
+__device__ __forceinline__ void multiply_tile(TileSums<Form::kWeight>& d, Shared<Form::kWeight>& shared,
                                               const Tile& tile, int group, Turns& turns,
                                               Cursor<kStages>& stage) {
-  constexpr Form F = Form::kWeight;
-  int running = -1;  // the stage whose products may still be running
-  turns.await();     // hazard: the other's stages loaded before the parity of this tile's is asked
-  for (int l = 0; l < tile.depth; l += kTileDepth) {
-    // hazard: TMA's writes of this stage before they are read
-    Barrier(shared.full[stage.slot]).wait(stage.parity);
-    unsigned char* left = shared.stage[stage.slot];
-    if (tile.depth - l < kTileDepth) clear_rows(left, tile.depth - l, group);
-    const unsigned char* right = left + kLeftBoxes * kBoxBytes;
-#pragma unroll
-    for (int half = 0; half < kSumHalves; ++half) pin(d[half]);
-    begin_products();  // hazard: other accesses to the outputs' registers and these products
-#pragma unroll
-    for (int half = 0; half < kSumHalves; ++half)
-      multiply_stage<F, T>(d[half], left + half * kBoxBytes, right, l == 0);
-    commit_products();
-    if (running >= 0) {
-      wait_products<1>();  // hazard: the previous stage's products before it is given back
-      release_stage<F>(shared, running);
-    }
-    running = stage.slot;
-    stage.next();
-  }
+  turns.await();  // hazard: the other's stages loaded before the parity of this tile's is asked
+  const int last = multiply_stages<Form::kWeight, T>(
+      d, shared, tile, 0, stage, OwnRowsOnly{group});
   turns.pass_on();
-  wait_products<0>();  // hazard: the last products before outputs and stage are used
-#pragma unroll
-  for (int half = 0; half < kSumHalves; ++half) pin(d[half]);
-  release_stage<F>(shared, running);
+  end_products<Form::kWeight>(d, shared, last);
 }
 
 // Fills the places with the outputs, each as soon as it is drained.
-__device__ __forceinline__ void fill_places(const TileSums& d, Shared<Form::kWeight>& shared) {
+__device__ __forceinline__ void fill_places(const TileSums<Form::kWeight>& d, Shared<Form::kWeight>& shared) {
   constexpr int kRounds = kPlaces<Form::kWeight>;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
   const int row = warp * 16 + lane / 4;  // and 8 below
@@ -95,7 +73,7 @@ __device__ __forceinline__ void fill_places(const TileSums& d, Shared<Form::kWei
       for (int j = 0; j < kSumCols / 8; ++j) {
         const int at = (place * kSumCols / 8 + j) * 4, four = 2 * j + lane % 4 / 2;
         unsigned char* to = box + row * 128 + ((four ^ (row & 7)) << 4) + lane % 2 * 8;
-        const float* v = d[half].v + at;
+        const float* v = d.part[half].v + at;
         *reinterpret_cast<float2*>(to) = make_float2(v[0], v[1]);
         *reinterpret_cast<float2*>(to + 8 * 128) = make_float2(v[2], v[3]);
       }
@@ -115,7 +93,7 @@ __device__ __forceinline__ void consume_in_turn(Shared<Form::kWeight>& shared, c
   Cursor<kStages> stage{.parity = 0};
   Cursor<kQueue> slot{.parity = 0};
   Turns multiply(shared.may_multiply, group), fill(shared.may_fill, group);
-  TileSums d;
+  TileSums<Form::kWeight> d;
   for (bool mine = group == 0;; mine = !mine) {
     const int number = next_number<Form::kWeight>(shared, slot);
     if (number >= walk.count()) break;

@@ -33,7 +33,7 @@ TEST_CASE("products count a multiply and an add per element of the inner dimensi
   CHECK(ops::bytes(weight) == 2 * (3 * 7 + 3 * 5) + 2 * 4 * 7 * 5);  // the sum is read and written
 
   // 11 rows over 2 experts with [6, 4] weights each.
-  const ops::GroupedGemm grouped{bf16(11, 4), bf16(2 * 6, 4), bf16(11, 6), i32(3), true};
+  const ops::GroupedGemm grouped{bf16(11, 4), bf16(2 * 6, 4), bf16(11, 6), i32(3), {}, true};
   CHECK(ops::flops(grouped) == 2 * 11 * 6 * 4);
   CHECK(ops::bytes(grouped) == 2 * (11 * 4 + 12 * 4 + 11 * 6) + 4 * 3);
   const ops::GroupedGemmWeight experts{bf16(11, 6), bf16(11, 4), f32(2 * 6, 4), i32(3)};

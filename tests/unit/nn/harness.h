@@ -231,8 +231,7 @@ class Harness {
     r.send_counts.assign(sent.as<std::int32_t>(), sent.as<std::int32_t>() + sent.size());
     r.recv_counts.assign(received.as<std::int32_t>(),
                          received.as<std::int32_t>() + received.size());
-    r.received = 0;
-    for (const std::int64_t rows : r.recv_counts) r.received += rows;
+    r.sum_received(dims_.local_experts);
   }
 
   RunConfig config_;
