@@ -75,7 +75,7 @@ TEST_CASE("an expert's rows on cublas do not depend on what the others got") {
 TEST_CASE("new numbers of rows on cublas do not wait for other streams") {
   if (no_gpu()) return;
   constexpr double kLongUs = 4e6;  // of tens of milliseconds that the products take
-  constexpr std::int64_t kRows = 4096;
+  constexpr std::int64_t kRows = 32768;
   CublasBackend backend;
   const auto other = backend.device().make_stream("other", 0);
   const auto end = backend.device().make_event();
@@ -83,11 +83,11 @@ TEST_CASE("new numbers of rows on cublas do not wait for other streams") {
   for (const DType dtype : kStorage) {
     CAPTURE(name_of(dtype));
     const Layer layer(backend, dtype, 4, kRows);
-    layer.run(backend, {1024, 1024, 1024, 1024});
+    layer.run(backend, {8192, 8192, 8192, 8192});
     backend.stream().sync();
     backend.device().delay(*other, kLongUs);
     other->record(*end);
-    for (const std::int64_t rows : {1, 2, 3, 7, 8, 16, 31, 33, 64, 100, 127, 129, 500, 777, 1000})
+    for (const std::int64_t rows : {1, 2, 3, 7, 8, 16, 31, 33, 64, 100, 127, 129, 500, 777, 1000, 5000, 10000})
       layer.run(backend, {rows, 0, rows + 1, kRows - 2 * rows - 1});
     backend.stream().sync();
     CHECK_FALSE(end->reached());

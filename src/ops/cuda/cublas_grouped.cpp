@@ -19,9 +19,13 @@
 #include "grouped.h"
 #include "tandem/base/error.h"
 #include "tandem/device/cuda_check.h"
+#include "workspace.h"
 
 namespace tandem::cuda {
 namespace {
+
+// Counters of tiles and the like; partial sums would need far more.
+constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 10;
 
 enum class Form { kForward, kBackwardInput, kWeight };
 
@@ -61,12 +65,11 @@ class Shape {
     layout(d_, in, kind.n, rows);
   }
 
-  // Algorithms that need no memory of their own, best first. Empty where there is none.
+  // Algorithms that cut no sums, best first. Empty where there is none.
   std::vector<cublasLtMatmulAlgo_t> algorithms(cublasLtHandle_t blas, std::uint32_t alignment) {
     cublasLtMatmulPreferenceOpaque_t wish{};
     check_blas(cublasLtMatmulPreferenceInit(&wish), "preference init");
-    const std::uint64_t no_workspace = 0;
-    set(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, no_workspace);
+    set(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
     const std::uint32_t sums_whole = CUBLASLT_REDUCTION_SCHEME_NONE;
     set(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums_whole);
     for (const auto operand :
@@ -90,14 +93,15 @@ class Shape {
     cublasLtMatmulHeuristicResult_t result{};
     return cublasLtMatmulAlgoCheck(blas, &product_, &a_, &b_, &d_, &d_, &algorithm, &result) ==
                CUBLAS_STATUS_SUCCESS &&
-           result.workspaceSize == 0;
+           result.workspaceSize <= kWorkspaceBytes;
   }
 
   void multiply(cublasLtHandle_t blas, const cublasLtMatmulAlgo_t& algorithm, const Operands& of,
-                bool accumulate, CudaStream& stream) {
+                bool accumulate, void* workspace, CudaStream& stream) {
     const float alpha = 1.0F, beta = accumulate ? 1.0F : 0.0F;
     check_blas(cublasLtMatmul(blas, &product_, &alpha, of.a, &a_, of.b, &b_, &beta, of.d, &d_, of.d,
-                              &d_, &algorithm, nullptr, 0, stream.handle()),
+                              &d_, &algorithm, workspace, kWorkspaceBytes,
+                              stream.handle()),
                "cublasLtMatmul");
   }
 
@@ -134,7 +138,7 @@ std::uint32_t alignment_of(const Kind& kind) {
 
 class GroupedBlas {
  public:
-  explicit GroupedBlas(CudaStream& stream) : stream_(stream) {
+  explicit GroupedBlas(CudaStream& stream) : stream_(stream), memory_(stream) {
     check_blas(cublasLtCreate(&handle_), "cublasLtCreate");
   }
   ~GroupedBlas() { cublasLtDestroy(handle_); }
@@ -145,12 +149,13 @@ class GroupedBlas {
   template <class Find>
   void multiply(const Kind& kind, std::span<const std::int64_t> host_rows, const Find& operands) {
     const cublasLtMatmulAlgo_t& algorithm = algorithm_for(kind, host_rows);
+    void* workspace = memory_.at_least<std::byte>(kWorkspaceBytes);
     std::int64_t first = 0;
     for (std::size_t e = 0; e < host_rows.size(); first += host_rows[e++]) {
       if (host_rows[e] == 0) continue;
       Shape(kind, host_rows[e])
           .multiply(handle_, algorithm, operands(static_cast<std::int64_t>(e), first),
-                    kind.accumulate, stream_);
+                    kind.accumulate, workspace, stream_);
     }
   }
 
@@ -180,6 +185,7 @@ class GroupedBlas {
   }
 
   CudaStream& stream_;
+  Workspace memory_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Kind, cublasLtMatmulAlgo_t> algorithms_;
 };
