@@ -27,6 +27,8 @@ namespace {
 // Counters of tiles and the like; partial sums would need far more.
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 10;
 
+constexpr std::int64_t kMostRows = 1 << 20;  // of an expert that algorithms are checked for
+
 enum class Form { kForward, kBackwardInput, kWeight };
 
 // Products that share an algorithm: all but the rows of the expert. n, k as in ops.h.
@@ -100,8 +102,7 @@ class Shape {
                 bool accumulate, void* workspace, CudaStream& stream) {
     const float alpha = 1.0F, beta = accumulate ? 1.0F : 0.0F;
     check_blas(cublasLtMatmul(blas, &product_, &alpha, of.a, &a_, of.b, &b_, &beta, of.d, &d_, of.d,
-                              &d_, &algorithm, workspace, kWorkspaceBytes,
-                              stream.handle()),
+                              &d_, &algorithm, workspace, kWorkspaceBytes, stream.handle()),
                "cublasLtMatmul");
   }
 
@@ -168,9 +169,12 @@ class GroupedBlas {
     for (const std::int64_t rows : host_rows) total += rows;
     const std::int64_t mean =
         std::max<std::int64_t>(1, total / static_cast<std::int64_t>(host_rows.size()));
-    for (const cublasLtMatmulAlgo_t& algorithm :
-         Shape(kind, mean).algorithms(handle_, alignment_of(kind)))
-      if (takes_any_rows(kind, algorithm)) return algorithms_.emplace(kind, algorithm).first->second;
+    // The best one for the usual number of rows, unless it is for few or many rows alone.
+    for (const std::int64_t rows : std::array<std::int64_t, 5>{mean, 64, 1024, 16384, kMostRows})
+      for (const cublasLtMatmulAlgo_t& algorithm :
+           Shape(kind, rows).algorithms(handle_, alignment_of(kind)))
+        if (takes_any_rows(kind, algorithm))
+          return algorithms_.emplace(kind, algorithm).first->second;
     throw_error(ExitCode::kInternal,
                 "grouped gemm: cuBLAS has no algorithm for n {}, k {}, {} that takes any number of "
                 "rows",
@@ -178,7 +182,7 @@ class GroupedBlas {
   }
 
   [[nodiscard]] bool takes_any_rows(const Kind& kind, const cublasLtMatmulAlgo_t& algorithm) const {
-    constexpr std::int64_t kRows[] = {1, 2, 3, 8, 17, 100, 1000, 4096, 1 << 20};
+    constexpr std::int64_t kRows[] = {1, 2, 3, 8, 17, 100, 1000, 4096, 65536, kMostRows};
     return std::all_of(std::begin(kRows), std::end(kRows), [&](std::int64_t rows) {
       return Shape(kind, rows).takes(handle_, algorithm);
     });
