@@ -43,7 +43,8 @@ TEST_CASE("grouped gemm on cublas") {
   if (no_gpu()) return;
   CublasBackend backend;
   for (const DType dtype : kStorage)
-    for (const auto& [n, k] : {std::pair{9, 13}, {70, 90}, {200, 136}, {256, 64}, {1, 1}, {6, 10}}) {
+    for (const auto& [n, k] :
+         {std::pair{9, 13}, {70, 90}, {200, 136}, {256, 64}, {1, 1}, {6, 10}}) {
       check_grouped(backend, {5, 0, 1, 19}, n, k, dtype);
       check_grouped(backend, {0, 0, 0}, n, k, dtype);
       check_grouped(backend, {40, 520, 1, 260}, n, k, dtype);
@@ -87,7 +88,8 @@ TEST_CASE("new numbers of rows on cublas do not wait for other streams") {
     backend.stream().sync();
     backend.device().delay(*other, kLongUs);
     other->record(*end);
-    for (const std::int64_t rows : {1, 2, 3, 7, 8, 16, 31, 33, 64, 100, 127, 129, 500, 777, 1000, 5000, 10000})
+    for (const std::int64_t rows :
+         {1, 2, 3, 7, 8, 16, 31, 33, 64, 100, 127, 129, 500, 777, 1000, 5000, 10000})
       layer.run(backend, {rows, 0, rows + 1, kRows - 2 * rows - 1});
     backend.stream().sync();
     CHECK_FALSE(end->reached());

@@ -36,8 +36,8 @@ void check_grouped(Backend& backend, const std::vector<std::int64_t>& counts, st
   for (const bool trans_w : {false, true}) {
     const Tensor w = random.values(dtype, experts * (trans_w ? n : k), trans_w ? k : n);
     const View y = backend.room(dtype, rows, n);
-    backend.run(ops::GroupedGemm{backend.put(x), backend.put(w), y, backend.put(offsets), counts,
-                                 trans_w});
+    backend.run(
+        ops::GroupedGemm{backend.put(x), backend.put(w), y, backend.put(offsets), counts, trans_w});
     Expected expected;
     for (std::int64_t e = 0, row = 0; e < experts; row += counts[static_cast<std::size_t>(e++)]) {
       const std::int64_t r = counts[static_cast<std::size_t>(e)];

@@ -2,9 +2,10 @@
 //
 // By itself cuBLAS chooses a kernel by the sizes of a product. An expert's rows change from step to
 // step, so that would load new kernels in the middle of training; loading may wait for the whole
-// GPU, and there a lane may be waiting for a rank that waits for this one. So an algorithm is chosen
-// once for each kind of product and kept for every number of rows. It cuts no sum into parts, which
-// makes it right for all of them and an expert's bits independent of what the others got.
+// GPU, and there a lane may be waiting for a rank that waits for this one. So an algorithm is
+// chosen once for each kind of product and kept for every number of rows. It cuts no sum into
+// parts, which makes it right for all of them and an expert's bits independent of what the others
+// got.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -120,8 +121,8 @@ class Shape {
                "matrix layout init");
   }
   template <class Value>
-  static void set(cublasLtMatmulPreferenceOpaque_t& wish,
-                  cublasLtMatmulPreferenceAttributes_t what, const Value& value) {
+  static void set(cublasLtMatmulPreferenceOpaque_t& wish, cublasLtMatmulPreferenceAttributes_t what,
+                  const Value& value) {
     check_blas(cublasLtMatmulPreferenceSetAttribute(&wish, what, &value, sizeof value),
                "matmul preference");
   }

@@ -51,17 +51,18 @@ void run(const ops::Gemm& op, CudaStream& stream) {
   // Where the inner dimension is cut, partial sums would otherwise be rounded to the output's type,
   // and those of fp16 may overflow where the sum does not.
   check_blas(cublasSetMathMode(blas, op.c.dtype == DType::kF16
-                                    ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
-                                    : CUBLAS_DEFAULT_MATH),
-        "cublasSetMathMode");
+                                         ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+                                         : CUBLAS_DEFAULT_MATH),
+             "cublasSetMathMode");
   const float alpha = 1.0F, beta = op.accumulate ? 1.0F : 0.0F;
-  check_blas(cublasGemmEx(
-            blas, op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N,
-            static_cast<int>(n), static_cast<int>(m), static_cast<int>(k), &alpha, op.b.data,
-            cuda_type(op.b.dtype), static_cast<int>(op.b.cols), op.a.data, cuda_type(op.a.dtype),
-            static_cast<int>(op.a.cols), &beta, op.c.data, cuda_type(op.c.dtype), static_cast<int>(n),
-            CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-        "cublasGemmEx");
+  check_blas(
+      cublasGemmEx(blas, op.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                   op.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, static_cast<int>(n), static_cast<int>(m),
+                   static_cast<int>(k), &alpha, op.b.data, cuda_type(op.b.dtype),
+                   static_cast<int>(op.b.cols), op.a.data, cuda_type(op.a.dtype),
+                   static_cast<int>(op.a.cols), &beta, op.c.data, cuda_type(op.c.dtype),
+                   static_cast<int>(n), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+      "cublasGemmEx");
 }
 
 }  // namespace tandem::cuda

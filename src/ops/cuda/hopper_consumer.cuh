@@ -44,9 +44,9 @@ __device__ __forceinline__ void pass_tile(Shared<F>& shared, const Tile& tile,
   }
 }
 
-// The products of all stages of a tile, the last still running, into part i from box `box` + i of the
-// left operand. prepare(left, depth) sees each stage when it is loaded, with the depth from there
-// on. Returns the last stage's slot, for end_products.
+// The products of all stages of a tile, the last still running, into part i from box `box` + i of
+// the left operand. prepare(left, depth) sees each stage when it is loaded, with the depth from
+// there on. Returns the last stage's slot, for end_products.
 template <Form F, class T, class Prepare>
 __device__ __forceinline__ int multiply_stages(TileSums<F>& d, Shared<F>& shared, const Tile& tile,
                                                int box, Cursor<kStages>& stage,
@@ -83,6 +83,7 @@ __device__ __forceinline__ void end_products(TileSums<F>& d, Shared<F>& shared, 
   release_stage<F>(shared, last);
 }
 
+// Nothing to prepare. No lambda: nvcc 13.0 fails on one in here.
 struct AsLoaded {
   __device__ void operator()(unsigned char* /*left*/, int /*depth*/) const {}
 };

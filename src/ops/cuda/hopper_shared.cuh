@@ -14,7 +14,7 @@ inline constexpr int kThreads = (kConsumers + 1) * kGroup;
 inline constexpr int kGroupWarps = kGroup / kWarp;
 inline constexpr int kConsumerWarps = kConsumers * kGroupWarps;
 inline constexpr int kGroupRows = kTileRows / kConsumers;  // where both share a tile
-inline constexpr int kQueue = 4;  // tiles the producer may be ahead
+inline constexpr int kQueue = 4;                           // tiles the producer may be ahead
 inline constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;  // 64512 of 65536 in all
 
 inline constexpr int kLeftBoxes = kTileRows / kBoxRow;
@@ -53,7 +53,7 @@ struct Shared {
   alignas(1024) unsigned char out[F == Form::kWeight ? kPlaces<F> * kBoxBytes
                                                      : kConsumerWarps * 16 * 128];
   std::uint64_t full[kStages], empty[kStages], queued[kQueue], taken[kQueue];
-  std::uint64_t may_multiply[kConsumers], may_fill[kConsumers];  // turns of the warpgroups
+  std::uint64_t may_multiply[kConsumers], may_fill[kConsumers];   // turns of the warpgroups
   std::uint64_t filled[kPlaces<F> + 1], drained[kPlaces<F> + 1];  // the last is not used
   volatile int queue[kQueue];
   TileTable table;

@@ -1,7 +1,8 @@
-// The consumers of kWeight: two warpgroups that take tiles in turn (a ping-pong schedule). While one hands its outputs
-// over, which costs about as much of memory's time as the products cost of the tensor cores', the
-// other one multiplies. Each of the two works is passed on from tile to tile: a wait for a
-// barrier's parity is right only while the barrier is less than two phases behind. Private.
+// The consumers of kWeight: two warpgroups that take tiles in turn (a ping-pong schedule). While
+// one hands its outputs over, which costs about as much of memory's time as the products cost of
+// the tensor cores', the other one multiplies. Each of the two works is passed on from tile to
+// tile: a wait for a barrier's parity is right only while the barrier is less than two phases
+// behind. Private.
 #pragma once
 
 #include "hopper_consumer.cuh"
@@ -47,18 +48,18 @@ struct OwnRowsOnly {
 
 // All products of a tile.
 template <class T>
-__device__ __forceinline__ void multiply_tile(TileSums<Form::kWeight>& d, Shared<Form::kWeight>& shared,
-                                              const Tile& tile, int group, Turns& turns,
-                                              Cursor<kStages>& stage) {
+__device__ __forceinline__ void multiply_tile(TileSums<Form::kWeight>& d,
+                                              Shared<Form::kWeight>& shared, const Tile& tile,
+                                              int group, Turns& turns, Cursor<kStages>& stage) {
   turns.await();  // hazard: the other's stages loaded before the parity of this tile's is asked
-  const int last = multiply_stages<Form::kWeight, T>(
-      d, shared, tile, 0, stage, OwnRowsOnly{group});
+  const int last = multiply_stages<Form::kWeight, T>(d, shared, tile, 0, stage, OwnRowsOnly{group});
   turns.pass_on();
   end_products<Form::kWeight>(d, shared, last);
 }
 
 // Fills the places with the outputs, each as soon as it is drained.
-__device__ __forceinline__ void fill_places(const TileSums<Form::kWeight>& d, Shared<Form::kWeight>& shared) {
+__device__ __forceinline__ void fill_places(const TileSums<Form::kWeight>& d,
+                                            Shared<Form::kWeight>& shared) {
   constexpr int kRounds = kPlaces<Form::kWeight>;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x % kGroup / kWarp;
   const int row = warp * 16 + lane / 4;  // and 8 below
