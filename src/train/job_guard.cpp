@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/comm/world.h"
 
 namespace tandem {
 namespace {
@@ -21,8 +23,7 @@ std::string reason(bool has_trained, std::chrono::seconds limit) {
   if (has_trained)
     return fmt::format(
         "the job has not ended {} s after its training: another rank is stopped or hangs; if "
-        "ending "
-        "just takes long, raise train.watchdog_s",
+        "ending just takes long, raise train.watchdog_s",
         limit.count());
   return fmt::format(
       "training has not begun after {} s, not counting the building of programs: another rank is "
@@ -48,6 +49,7 @@ void JobGuard::watched(bool begins) {
   const std::lock_guard lock(mutex_);
   watched_ += begins ? 1 : -1;
   has_trained_ = true;
+  spent_ = milliseconds{0};
 }
 
 void JobGuard::own_work(bool begins) {
@@ -57,18 +59,14 @@ void JobGuard::own_work(bool begins) {
 
 // Nothing can be unwound: the thread that starts or ends the job hangs in a library.
 void JobGuard::watch(Limits limits) {
-  milliseconds spent{0};
   std::unique_lock lock(mutex_);
   const auto limit = [&] { return has_trained_ ? limits.end : limits.start; };
-  while (spent < limit()) {
+  while (spent_ < limit()) {
     if (wake_.wait_for(lock, kPeriod, [this] { return ended_; })) return;
-    if (watched_ > 0)
-      spent = milliseconds{0};
-    else if (at_own_work_ == 0)
-      spent += kPeriod;
+    if (watched_ == 0 && at_own_work_ == 0) spent_ += kPeriod;
   }
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  std::fprintf(stderr, "[rank %s] error: %s\n", rank == nullptr ? "0" : rank,
+  const std::optional<int> rank = launcher_rank();
+  std::fprintf(stderr, "%serror: %s\n", rank ? fmt::format("[rank {}] ", *rank).c_str() : "",
                reason(has_trained_, limit()).c_str());
   std::fflush(stderr);
   lock.unlock();

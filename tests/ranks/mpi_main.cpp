@@ -22,6 +22,7 @@ std::vector<std::uint64_t> digests_as_threads(const RankCase& test, int ranks) {
 
 void run_cases(World& world) {
   expect(launched_by_mpi() == (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr), "launched_by_mpi");
+  if (launched_by_mpi()) expect(launcher_rank() == world.rank(), "launcher_rank");
   for (const RankCase& test : rank_cases()) {
     if (world.size() < test.min_ranks) continue;
     const std::uint64_t digest = test.body(world);

@@ -81,6 +81,13 @@ TEST_CASE("an end that never comes is ended") {
           guard.watched(false);
           std::this_thread::sleep_for(2500ms);
         }) == 0);
+  CHECK(exit_code([] {  // the time of starting does not count for the end, however short the run
+          JobGuard guard(kShortEnd);
+          std::this_thread::sleep_for(1500ms);
+          guard.watched(true);
+          guard.watched(false);
+          std::this_thread::sleep_for(500ms);
+        }) == 0);
 }
 
 }  // namespace

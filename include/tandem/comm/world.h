@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +58,8 @@ std::unique_ptr<World> make_mpi_world();
 
 // True when the process was started by mpirun or srun (environment only, no MPI call).
 bool launched_by_mpi();
+// The rank they gave it, if they say so: for messages outside of MPI_Init to MPI_Finalize.
+std::optional<int> launcher_rank();
 
 // Runs body(world) on `ranks` threads of this process; returns when all have ended. The first
 // exception of the lowest failing rank is rethrown, after the others were aborted.

@@ -32,9 +32,10 @@ class JobGuard {
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   bool ended_ = false;
-  bool has_trained_ = false;           // a watchdog has watched
-  int watched_ = 0, at_own_work_ = 0;  // ranks
-  std::thread thread_;                 // last: starts when everything above exists
+  bool has_trained_ = false;            // a watchdog has watched
+  int watched_ = 0, at_own_work_ = 0;   // ranks
+  std::chrono::milliseconds spent_{0};  // of the limit that is running
+  std::thread thread_;                  // last: starts when everything above exists
 };
 
 }  // namespace tandem

@@ -2,10 +2,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <thread>
 
@@ -148,6 +150,18 @@ bool launched_by_mpi() {
   const auto has = [](const char* name) { return std::getenv(name) != nullptr; };
   return has("OMPI_COMM_WORLD_SIZE") || has("PMI_RANK") ||
          (has("SLURM_PROCID") && has("PMIX_RANK"));
+}
+
+std::optional<int> launcher_rank() {
+  if (!launched_by_mpi()) return std::nullopt;
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr) continue;
+    const char* end = value + std::strlen(value);
+    int rank = 0;
+    if (std::from_chars(value, end, rank) == std::from_chars_result{end, std::errc{}}) return rank;
+  }
+  return std::nullopt;
 }
 
 }  // namespace tandem
