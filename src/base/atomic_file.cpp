@@ -1,10 +1,12 @@
 #include "tandem/base/atomic_file.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <random>
 
 #include "tandem/base/error.h"
 
@@ -21,8 +23,9 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_
     const fs::path named = fs::canonical(path_, missing);
     if (!missing) target_ = named.string();
   }
-  unfinished_ = target_ + (replaces ? ".tmp" : "");
-  if (replaces) ::unlink(unfinished_.c_str());  // a folder stays, and is told next
+  unfinished_ = target_;
+  if (replaces)  // mkstemp would not heed the umask
+    unfinished_ += fmt::format(".tmp-{:08x}", std::random_device{}());
   file_.reset(std::fopen(unfinished_.c_str(), replaces ? "wxe" : "we"));
   if (!file_) fail(errno);
 }
@@ -47,8 +50,8 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::fail(int error) const {
-  throw_error(ExitCode::kBadInput, "{} cannot be written: {}; check the folder and the space", path_,
-              std::strerror(error));
+  throw_error(ExitCode::kBadInput, "{} cannot be written: {}; check the folder and the space",
+              path_, std::strerror(error));
 }
 
 void replace_file(const std::string& path, std::string_view text) {

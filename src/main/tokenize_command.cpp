@@ -31,7 +31,7 @@ std::string contents(const std::string& path) {
 
 // A text that writing the pair would replace.
 void require_no_output(const std::string& path, const std::string& prefix) {
-  for (const char* ending : {".bin", ".idx", ".bin.tmp", ".idx.tmp"}) {
+  for (const char* ending : {".bin", ".idx"}) {
     std::error_code missing;
     if (std::filesystem::equivalent(path, prefix + ending, missing))
       throw_error(ExitCode::kUsage, "{} would be overwritten by the pair {}; choose another PREFIX",

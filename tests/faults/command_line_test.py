@@ -103,8 +103,6 @@ class CommandLine(JobTest):
         self.refused(2, "p.bin would be overwritten", "tokenize", "p", text, own)
         with open(own, "rb") as file:
             self.assertEqual(file.read(), b"words")
-        unfinished = self.written("p.bin.tmp", b"words")
-        self.refused(2, "p.bin.tmp would be overwritten", "tokenize", "p", text, unfinished)
         os.mkdir(self.path("r.idx"))
         self.refused(3, "r.idx is a folder", "tokenize", "r", text)
         self.refused(0, "2 documents, 10 tokens", "tokenize", "q", text, own)

@@ -9,12 +9,15 @@
 
 namespace tandem {
 
-// Written as PATH.tmp, which takes the place of PATH in commit(). Without a commit an older file
-// stays as it is, and nothing of the new one is left; a process that is killed leaves PATH.tmp,
-// which the next one replaces. Where PATH is a link, so it goes with the file that it names. A
-// device or pipe, such as /dev/stdout, has no older contents: it is written at once. Nothing is
-// synced: after a crash of the machine the file may be neither the old nor the new one. Everything
-// blocks, and throws Error(kBadInput) that names PATH, the reason, and what to do.
+// Written under a name of its own, PATH.tmp-XXXXXXXX (hex digits), which takes the place of PATH in
+// commit(); of several writers of a PATH the last to commit stays. Without a commit an older file
+// stays as it is, and nothing of the new one is left. Only a process that is killed leaves its
+// PATH.tmp-XXXXXXXX, which nobody reads and nobody but the user removes, as another process might
+// be writing it. Where PATH is a link to a file that is there, so it goes with that file, and the
+// link stays; a link to none is itself replaced. A device or pipe, such as /dev/stdout, has no
+// older contents: it is written at once. Nothing is synced: after a crash of the machine the file
+// may be neither the old nor the new one. Everything blocks, and throws Error(kBadInput) that names
+// PATH, the reason, and what to do.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);  // its folder must be there

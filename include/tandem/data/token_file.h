@@ -30,8 +30,10 @@ class TokenFile {
 };
 
 // Writes a pair, one document per sequence, u16 when vocab < 65500 else i32, by the rules of
-// base/atomic_file.h: it takes the place of an older one when both files are whole. Throws
-// Error(kBadInput) also for tokens outside [0, vocab).
+// base/atomic_file.h: both files are whole before either takes the place of an older one. Only the
+// two renames are not one: who reads between them, or after one of them failed or a kill came
+// between, finds the .bin and the .idx of different pairs; so may who lets two write a pair at a
+// time. Throws Error(kBadInput) also for tokens outside [0, vocab).
 void write_token_file(const std::string& prefix,
                       const std::vector<std::vector<std::int32_t>>& documents, int vocab);
 

@@ -1,5 +1,9 @@
 #include "tandem/base/atomic_file.h"
 
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include <filesystem>
@@ -45,14 +49,49 @@ TEST_CASE("a file that is not committed leaves the older one, and nothing of its
   CHECK(entries(folder) == 1);
 }
 
-TEST_CASE("what a killed process left is replaced, not followed or appended to") {
+TEST_CASE("of two writers of a path each commits its own, whole") {
   const TempFolder folder;
-  const std::string path = folder.file("a"), other = folder.file("other");
-  replace_file(other, "precious");
-  fs::create_symlink(other, path + ".tmp");
+  const std::string path = folder.file("a");
+  AtomicFile first(path), second(path);
+  first.write("first");
+  second.write("sec");
+  first.commit();
+  CHECK(read_all(path) == "first");
+  second.write("ond");
+  second.commit();
+  CHECK(read_all(path) == "second");
+  CHECK(entries(folder) == 1);
+}
+
+TEST_CASE("a process that is killed leaves the older file, and one of its own beside it") {
+  const TempFolder folder;
+  const std::string path = folder.file("a");
+  replace_file(path, "old");
+  const pid_t child = fork();
+  if (child == 0) {
+    AtomicFile file(path);
+    file.write("half");
+    ::_exit(0);
+  }
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  CHECK(read_all(path) == "old");
+  std::string left;
+  for (const auto& entry : fs::directory_iterator(folder.file("")))
+    if (entry.path() != path) left = entry.path();
+  CHECK_THAT(left, Catch::StartsWith(path + ".tmp-"));
   replace_file(path, "new");
   CHECK(read_all(path) == "new");
-  CHECK(read_all(other) == "precious");
+  CHECK(entries(folder) == 2);
+}
+
+TEST_CASE("a new file may be read and written by whom the umask lets") {
+  const TempFolder folder;
+  const mode_t before = ::umask(027);
+  replace_file(folder.file("a"), "new");
+  ::umask(before);
+  struct stat info {};
+  REQUIRE(::stat(folder.file("a").c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777U) == 0640U);
 }
 
 TEST_CASE("the file that a link names is replaced, the link stays") {
@@ -63,6 +102,16 @@ TEST_CASE("the file that a link names is replaced, the link stays") {
   replace_file(link, "new");
   CHECK(read_all(path) == "new");
   CHECK(fs::is_symlink(link));
+}
+
+TEST_CASE("a link to a file that is not there is replaced itself") {
+  const TempFolder folder;
+  const std::string link = folder.file("link");
+  fs::create_symlink("a", link);
+  replace_file(link, "new");
+  CHECK(read_all(link) == "new");
+  CHECK(fs::is_regular_file(fs::symlink_status(link)));
+  CHECK(entries(folder) == 1);
 }
 
 TEST_CASE("what cannot be written is named with the reason and a way out") {
@@ -76,10 +125,8 @@ TEST_CASE("what cannot be written is named with the reason and a way out") {
   refused("/dev/full", "No space left on device; check the folder and the space");
   replace_file("/dev/null", "a device is written as it is");
   CHECK(fs::is_character_file("/dev/null"));
-  fs::create_directory(folder.file("a.tmp"));
-  refused(folder.file("a"), "File exists");
-  CHECK(fs::is_directory(folder.file("a.tmp")));
-  CHECK(entries(folder) == 1);
+  refused(folder.file(std::string(250, 'a')), "File name too long");
+  CHECK(entries(folder) == 0);
 }
 
 }  // namespace
