@@ -45,7 +45,7 @@ void train_until_killed(const std::string& dir, const char* stage) {
 }
 
 TEST_CASE("a run killed at any stage of a save continues as if it had not been") {
-  const Scratch folder;
+  const TempFolder folder;
   const Training straight = train(2, six_steps(folder / "straight"));
   const ModelState expected = read_state(step_folder(folder / "straight", 6), {});
   for (const char* stage :
@@ -73,13 +73,13 @@ Training train_with_slow_save(const std::string& dir, std::chrono::seconds time)
 }
 
 TEST_CASE("a save may take longer than a step") {
-  const Scratch folder;
+  const TempFolder folder;
   CHECK(train_with_slow_save(folder / "c", std::chrono::seconds(2)).result.steps == 6);
   CHECK(find_checkpoint(folder / "c")->info.step == 6);
 }
 
 TEST_CASE("a rank that hangs in a save does not hold the others for ever") {
-  const Scratch folder;
+  const TempFolder folder;
   try {
     (void)train_with_slow_save(folder / "c", std::chrono::seconds(6));
     FAIL("the save went on");

@@ -12,7 +12,7 @@ struct Result {
 };
 
 Result run(int ranks, const Overrides& overrides) {
-  const Scratch folder;
+  const TempFolder folder;
   const Training training = train(ranks, overrides + Overrides{"checkpoint.dir=" + (folder / "c")});
   return {
       training.losses(),

@@ -67,7 +67,7 @@ TEST_CASE("the loss scale does not show in the gradient, auxiliary losses includ
 }
 
 TEST_CASE("a scale that is too high costs steps and nothing else") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string high = folder / "high", fitting = folder / "fitting", start = folder / "start";
   const Overrides run = kLayout + kFp16 + Overrides{"train.steps=30", "checkpoint.every=1"};
   const Overrides keep = {"checkpoint.keep=100", "checkpoint.dir=" + high};
@@ -126,7 +126,7 @@ TEST_CASE("resumed in fp16 equals never stopped, wherever the scale stands") {
       kLayout + kFp16 +
       Overrides{"train.steps=16", "checkpoint.every=1", "checkpoint.keep=100",
                 "optimizer.initial_loss_scale=16777216", "optimizer.loss_scale_window=2"};
-  const Scratch folder;
+  const TempFolder folder;
   const std::string whole = folder / "whole";
   const Training straight = train(4, run + Overrides{"checkpoint.dir=" + whole});
   REQUIRE(straight.steps.back().skipped >= 2);
@@ -148,7 +148,7 @@ TEST_CASE("resumed in fp16 equals never stopped, wherever the scale stands") {
 }
 
 TEST_CASE("a run without loss scaling leaves a checkpoint that fp16 continues, and back") {
-  const Scratch folder;
+  const TempFolder folder;
   const Overrides dir = {"checkpoint.dir=" + (folder / "c")};
   (void)train(2, dir + Overrides{"parallel.pp=2", "train.steps=2"});
   CHECK(find_checkpoint(folder / "c")->info.loss_scale_json.empty());

@@ -25,7 +25,7 @@ struct Files {
     write_bytes(a, text(7));
     write_bytes(b, text(31));
   }
-  Scratch folder;
+  TempFolder folder;
   const std::string a = folder / "a", b = folder / "b";
 };
 

@@ -6,7 +6,7 @@ namespace tandem {
 namespace {
 
 TEST_CASE("every step has the learning rate of its number") {
-  const Scratch folder;
+  const TempFolder folder;
   const char* schedule = GENERATE("constant", "cosine", "wsd");
   const Overrides run = {fmt::format("optimizer.schedule={}", schedule),
                          "train.steps=9",

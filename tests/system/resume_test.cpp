@@ -37,7 +37,7 @@ TEST_CASE("resumed equals never stopped bit for bit") {
                Overrides{"parallel.ep=2", "optimizer.schedule=wsd", "optimizer.decay_steps=4"});
   const int ranks = layout.back() == "parallel.ep=2" ? 4 : 2;
   INFO(fmt::format("{}", fmt::join(layout, " ")));
-  const Scratch folder;
+  const TempFolder folder;
   const std::string whole = folder / "whole", again = folder / "again";
   const Training straight = train(ranks, layout + ten_steps(whole));
   REQUIRE(straight.steps.size() == 10);
@@ -51,7 +51,7 @@ TEST_CASE("resumed equals never stopped bit for bit") {
 }
 
 TEST_CASE("a checkpoint continues under any layout") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string whole = folder / "whole";
   const Training straight =
       train(4, Overrides{"parallel.pp=2", "parallel.ep=2"} + ten_steps(whole));
@@ -92,7 +92,7 @@ TEST_CASE("a checkpoint continues under any layout") {
 }
 
 TEST_CASE("a damaged newest checkpoint is passed over") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string dir = folder / "c";
   const Training straight = train(2, Overrides{"parallel.pp=2"} + ten_steps(dir));
   const std::string shard = step_folder(dir, 10) + "/rank-00001.safetensors";
@@ -112,7 +112,7 @@ TEST_CASE("a damaged newest checkpoint is passed over") {
 }
 
 TEST_CASE("when every checkpoint is damaged the run refuses to start from nothing") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string dir = folder / "c";
   (void)train(2, Overrides{"train.steps=2", "checkpoint.dir=" + dir});
   std::filesystem::resize_file(step_folder(dir, 2) + "/rank-00000.safetensors", 100);
@@ -137,7 +137,7 @@ std::string refusal(const std::string& dir, const Overrides& changes, ExitCode c
 }
 
 TEST_CASE("a checkpoint is refused where the samples would be others") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string dir = folder / "c";
   (void)train(1, Overrides{"train.steps=2", "checkpoint.dir=" + dir});
   const std::vector<std::pair<const char*, const char*>> changes = {
@@ -152,7 +152,7 @@ TEST_CASE("a checkpoint is refused where the samples would be others") {
 }
 
 TEST_CASE("a checkpoint of another model is refused with the keys that differ and no others") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string dir = folder / "c";
   (void)train(1, Overrides{"train.steps=2", "checkpoint.dir=" + dir});
   const std::vector<std::pair<const char*, const char*>> changes = {
@@ -181,7 +181,7 @@ TEST_CASE("a checkpoint of another model is refused with the keys that differ an
 }
 
 TEST_CASE("what leaves the model's function as it was does not hold a run up") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string dir = folder / "c";
   (void)train(1, Overrides{"train.steps=2", "checkpoint.dir=" + dir});
   const auto change = GENERATE(
@@ -192,7 +192,7 @@ TEST_CASE("what leaves the model's function as it was does not hold a run up") {
 }
 
 TEST_CASE("a checkpoint whose config does not know a key yet is continued") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string dir = folder / "c";
   const RunConfig config = tiny(1, {"checkpoint.dir=" + dir, "model.rope_theta=500000"});
   std::string text = to_json(tiny(1, {"checkpoint.dir=" + dir}));
@@ -237,7 +237,7 @@ TEST_CASE("a longer run tells where its learning rate jumps") {
 }
 
 TEST_CASE("a folder belongs to one run at a time") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string dir = folder / "c";
   const bool resume = GENERATE(true, false);
   const Overrides run = {"parallel.pp=2", "train.steps=2", "checkpoint.dir=" + dir,
@@ -257,7 +257,7 @@ TEST_CASE("a folder belongs to one run at a time") {
 }
 
 TEST_CASE("a run that could not save does not begin") {
-  const Scratch folder;
+  const TempFolder folder;
   write_bytes(folder / "file", "mine");
   for (const std::string& dir : {folder / "file/below", std::string("/proc/x")}) {
     int steps = 0;

@@ -74,7 +74,7 @@ Overlap count_overlap(const std::vector<Span>& spans) {
 }
 
 Overlap traced(int ranks, const Overrides& overrides) {
-  const Scratch folder;
+  const TempFolder folder;
   (void)train(ranks, kModel + overrides +
                          Overrides{fmt::format("parallel.ep={}", ranks), "train.steps=3",
                                    "logging.trace=" + (folder / "trace"), "logging.trace_begin=1",

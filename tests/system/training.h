@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../unit/data/scratch.h"
+#include "../unit/base/temp_folder.h"
 #include "tandem/ckpt/checkpoint.h"
 #include "tandem/comm/world.h"
 #include "tandem/config/load.h"

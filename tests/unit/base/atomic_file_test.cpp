@@ -18,54 +18,54 @@ namespace fs = std::filesystem;
 using Catch::Contains;
 
 std::ptrdiff_t entries(const TempFolder& folder) {
-  return std::distance(fs::directory_iterator(folder.file("")), fs::directory_iterator());
+  return std::distance(fs::directory_iterator(folder / ""), fs::directory_iterator());
 }
 
 TEST_CASE("a file takes the place of an older one when it is committed, not before") {
   const TempFolder folder;
-  const std::string path = folder.file("a");
+  const std::string path = folder / "a";
   replace_file(path, "old");
   {
     AtomicFile file(path);
     file.write("ne");
     file.write("w");
     file.close();
-    CHECK(read_all(path) == "old");
+    CHECK(read_bytes(path) == "old");
     file.commit();
-    CHECK(read_all(path) == "new");
+    CHECK(read_bytes(path) == "new");
   }
-  CHECK(read_all(path) == "new");
+  CHECK(read_bytes(path) == "new");
   CHECK(entries(folder) == 1);
 }
 
 TEST_CASE("a file that is not committed leaves the older one, and nothing of its own") {
   const TempFolder folder;
-  const std::string path = folder.file("a");
+  const std::string path = folder / "a";
   AtomicFile(path).write("new");
   CHECK(entries(folder) == 0);
   replace_file(path, "old");
   AtomicFile(path).write("new");
-  CHECK(read_all(path) == "old");
+  CHECK(read_bytes(path) == "old");
   CHECK(entries(folder) == 1);
 }
 
 TEST_CASE("of two writers of a path each commits its own, whole") {
   const TempFolder folder;
-  const std::string path = folder.file("a");
+  const std::string path = folder / "a";
   AtomicFile first(path), second(path);
   first.write("first");
   second.write("sec");
   first.commit();
-  CHECK(read_all(path) == "first");
+  CHECK(read_bytes(path) == "first");
   second.write("ond");
   second.commit();
-  CHECK(read_all(path) == "second");
+  CHECK(read_bytes(path) == "second");
   CHECK(entries(folder) == 1);
 }
 
 TEST_CASE("a process that is killed leaves the older file, and one of its own beside it") {
   const TempFolder folder;
-  const std::string path = folder.file("a");
+  const std::string path = folder / "a";
   replace_file(path, "old");
   const pid_t child = fork();
   if (child == 0) {
@@ -74,42 +74,42 @@ TEST_CASE("a process that is killed leaves the older file, and one of its own be
     ::_exit(0);
   }
   REQUIRE(::waitpid(child, nullptr, 0) == child);
-  CHECK(read_all(path) == "old");
+  CHECK(read_bytes(path) == "old");
   std::string left;
-  for (const auto& entry : fs::directory_iterator(folder.file("")))
+  for (const auto& entry : fs::directory_iterator(folder / ""))
     if (entry.path() != path) left = entry.path();
   CHECK_THAT(left, Catch::StartsWith(path + ".tmp-"));
   replace_file(path, "new");
-  CHECK(read_all(path) == "new");
+  CHECK(read_bytes(path) == "new");
   CHECK(entries(folder) == 2);
 }
 
 TEST_CASE("a new file may be read and written by whom the umask lets") {
   const TempFolder folder;
   const mode_t before = ::umask(027);
-  replace_file(folder.file("a"), "new");
+  replace_file(folder / "a", "new");
   ::umask(before);
   struct stat info {};
-  REQUIRE(::stat(folder.file("a").c_str(), &info) == 0);
+  REQUIRE(::stat((folder / "a").c_str(), &info) == 0);
   CHECK((info.st_mode & 0777U) == 0640U);
 }
 
 TEST_CASE("the file that a link names is replaced, the link stays") {
   const TempFolder folder;
-  const std::string link = folder.file("link"), path = folder.file("a");
+  const std::string link = folder / "link", path = folder / "a";
   replace_file(path, "old");
   fs::create_symlink("a", link);
   replace_file(link, "new");
-  CHECK(read_all(path) == "new");
+  CHECK(read_bytes(path) == "new");
   CHECK(fs::is_symlink(link));
 }
 
 TEST_CASE("a link to a file that is not there is replaced itself") {
   const TempFolder folder;
-  const std::string link = folder.file("link");
+  const std::string link = folder / "link";
   fs::create_symlink("a", link);
   replace_file(link, "new");
-  CHECK(read_all(link) == "new");
+  CHECK(read_bytes(link) == "new");
   CHECK(fs::is_regular_file(fs::symlink_status(link)));
   CHECK(entries(folder) == 1);
 }
@@ -120,12 +120,12 @@ TEST_CASE("what cannot be written is named with the reason and a way out") {
     INFO(path);
     CHECK_THROWS_WITH(replace_file(path, "new"), Contains(path) && Contains(why));
   };
-  refused(folder.file("no/a"), "No such file or directory; check the folder and the space");
-  refused(folder.file(""), "is a folder; choose another name");
+  refused(folder / "no/a", "No such file or directory; check the folder and the space");
+  refused(folder / "", "is a folder; choose another name");
   refused("/dev/full", "No space left on device; check the folder and the space");
   replace_file("/dev/null", "a device is written as it is");
   CHECK(fs::is_character_file("/dev/null"));
-  refused(folder.file(std::string(250, 'a')), "File name too long");
+  refused(folder / std::string(250, 'a'), "File name too long");
   CHECK(entries(folder) == 0);
 }
 

@@ -1,4 +1,4 @@
-// A folder that goes with its test.
+// A folder that goes with its test, and whole-file helpers.
 #pragma once
 
 #include <stdlib.h>
@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 
 namespace tandem {
@@ -13,8 +14,13 @@ namespace tandem {
 class TempFolder {
  public:
   TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
+    // Memory where there is some: the tests write thousands of small files.
+    const std::filesystem::path memory = "/dev/shm";
+    const auto base =
+        std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
+    std::string name = (base / "tandem-test-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
+    path_ = name;
   }
   ~TempFolder() {
     std::error_code ignored;
@@ -22,15 +28,22 @@ class TempFolder {
   }
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;
-  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+  [[nodiscard]] std::string operator/(const std::string& name) const {
+    return (path_ / name).string();
+  }
 
  private:
-  std::string path_;
+  std::filesystem::path path_;
 };
 
-inline std::string read_all(const std::string& path) {
+inline std::string read_bytes(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline void write_bytes(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 }  // namespace tandem

@@ -7,7 +7,7 @@ using namespace tandem;
 using Catch::Contains;
 
 TEST_CASE("a checkpoint holds what was saved") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string dir = scratch / "runs/a";
   CHECK(!find_checkpoint(dir).has_value());
   save(dir, 42, 1);
@@ -29,7 +29,7 @@ TEST_CASE("a checkpoint holds what was saved") {
 }
 
 TEST_CASE("the loss scaler's state is kept, and files without one load") {
-  const Scratch scratch;
+  const TempFolder scratch;
   CheckpointInfo info = info_of(7);
   info.loss_scale_json = "{\"scale\":65536}";
   Pieces pieces = whole();
@@ -41,7 +41,7 @@ TEST_CASE("the loss scaler's state is kept, and files without one load") {
 }
 
 TEST_CASE("any layout loads any other") {
-  const Scratch scratch;
+  const TempFolder scratch;
   for (unsigned round = 0; round < 5; ++round) {
     const auto step = static_cast<std::int64_t>(round);
     std::vector<Pieces> writers = layout(4, round);
@@ -61,7 +61,7 @@ TEST_CASE("any layout loads any other") {
 }
 
 TEST_CASE("only the files that hold something wanted are opened") {
-  const Scratch scratch;
+  const TempFolder scratch;
   std::vector<Pieces> ranks(2);
   ranks[0].add("a", 6, 0, 3);
   ranks[1].add("a", 6, 3, 3);
@@ -77,7 +77,7 @@ TEST_CASE("only the files that hold something wanted are opened") {
 }
 
 TEST_CASE("what a checkpoint does not hold is named") {
-  const Scratch scratch;
+  const TempFolder scratch;
   save(scratch / "c", 1, 1);
   const std::string path = scratch / "c/step-00000001";
   Pieces unknown, resized;
@@ -90,7 +90,7 @@ TEST_CASE("what a checkpoint does not hold is named") {
 }
 
 TEST_CASE("pieces that do not cover every tensor once are not saved") {
-  const Scratch scratch;
+  const TempFolder scratch;
   save(scratch / "c", 1, 1);
   Pieces pieces;
   SECTION("a gap") {
@@ -114,7 +114,7 @@ TEST_CASE("pieces that do not cover every tensor once are not saved") {
 }
 
 TEST_CASE("the newest complete checkpoints are kept, damaged ones do not count") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string dir = scratch / "c";
   for (std::int64_t step = 1; step <= 5; ++step) save(dir, step, step, 3);
   CHECK(entries(dir) == Names{"step-00000003", "step-00000004", "step-00000005"});
@@ -128,7 +128,7 @@ TEST_CASE("the newest complete checkpoints are kept, damaged ones do not count")
 }
 
 TEST_CASE("other files in the folder are left alone") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string dir = scratch / "c";
   std::filesystem::create_directories(dir);
   for (const char* name :

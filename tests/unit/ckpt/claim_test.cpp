@@ -43,7 +43,7 @@ void try_to_save(const std::string& dir) {
 }  // namespace
 
 TEST_CASE("one run at a time claims a directory") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string dir = scratch / "runs/a";
   {
     const CheckpointClaim claim(dir);
@@ -57,7 +57,7 @@ TEST_CASE("one run at a time claims a directory") {
 }
 
 TEST_CASE("a claim ends with its process, even a killed one") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string dir = scratch / "c";
   const pid_t child = holder_of(dir);
   CHECK_THROWS_WITH(CheckpointClaim(dir), Contains("process " + std::to_string(child)));
@@ -73,7 +73,7 @@ TEST_CASE("a claim ends with its process, even a killed one") {
 }
 
 TEST_CASE("saves and the search for checkpoints pass the lock by") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string dir = scratch / "c";
   const CheckpointClaim claim(dir);
   CHECK(!find_checkpoint(dir).has_value());
@@ -84,14 +84,14 @@ TEST_CASE("saves and the search for checkpoints pass the lock by") {
 }
 
 TEST_CASE("a lock that is no file is refused") {
-  const Scratch scratch;
+  const TempFolder scratch;
   std::filesystem::create_directories(scratch / "c");
   REQUIRE(::mkfifo((scratch / "c/.lock").c_str(), 0600) == 0);
   CHECK_THROWS_WITH(CheckpointClaim(scratch / "c"), Contains("not a regular file"));
 }
 
 TEST_CASE("a directory that can only be read is claimed, and a trial says that it is") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string dir = scratch / "c";
   const bool locked_before = GENERATE(false, true);
   save(dir, 1, 1);
@@ -119,7 +119,7 @@ TEST_CASE("a directory that can only be read is claimed, and a trial says that i
 }
 
 TEST_CASE("a trial leaves nothing behind and takes no notice of an interrupted one") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string dir = scratch / "runs/a";
   for (int interrupted = 0; interrupted < 2; ++interrupted) {
     begin_trial(dir);
@@ -133,7 +133,7 @@ TEST_CASE("a trial leaves nothing behind and takes no notice of an interrupted o
 }
 
 TEST_CASE("a trial names what cannot be a directory") {
-  const Scratch scratch;
+  const TempFolder scratch;
   write_bytes(scratch / "file", "mine");
   for (const std::string& dir : {scratch / "file", scratch / "file/below",
                                  std::string("/dev/null/x"), std::string("/proc/x")}) {

@@ -33,7 +33,7 @@ int in_child(const std::function<void()>& body) {
 }  // namespace
 
 TEST_CASE("a damaged checkpoint is named with the reason and the one before is used") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string dir = scratch / "c", newest = dir + "/step-00000002";
   save(dir, 1, 1);
   save(dir, 2, 2);
@@ -137,7 +137,7 @@ TEST_CASE("a save that is killed at any stage leaves a checkpoint that loads") {
   for (const std::string& stage : stages) {
     for (const std::int64_t step : {2, 3}) {  // saving step 2 again, and a new step 3
       INFO(stage << ", step " << step);
-      const Scratch scratch;
+      const TempFolder scratch;
       const std::string dir = scratch / "c";
       save(dir, 1, 1);
       save(dir, 2, 2);
@@ -165,7 +165,7 @@ TEST_CASE("a save that is killed at any stage leaves a checkpoint that loads") {
 }
 
 TEST_CASE("a failure on one rank is an error on all, and the earlier checkpoint stays") {
-  const Scratch scratch;
+  const TempFolder scratch;
   std::vector<Pieces> ranks = layout(3, 1);
   save_ranks(scratch / "c", 1, ranks, 2, no_hook);
   for (const std::string stage : {"folder prepared", "shard written"}) {
@@ -207,7 +207,7 @@ TEST_CASE("a failure on one rank is an error on all, and the earlier checkpoint 
 }
 
 TEST_CASE("a file that cannot be written to its end is reported with its path and the reason") {
-  const Scratch scratch;
+  const TempFolder scratch;
   save(scratch / "c", 1, 1);
   const int status = in_child([&] {
     std::signal(SIGXFSZ, SIG_IGN);

@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "../data/scratch.h"
+#include "../base/temp_folder.h"
 #include "tandem/base/error.h"
 #include "tandem/base/rng.h"
 #include "tandem/ckpt/checkpoint.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "../data/scratch.h"
+#include "../base/temp_folder.h"
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
 #include "tandem/ckpt/safetensors.h"
@@ -68,7 +68,7 @@ TEST_CASE("crc32c: known value, every length and alignment, continuation") {
 }
 
 TEST_CASE("safetensors: what is written is read back, aligned and labelled") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string path = scratch / "t";
   const std::string data = "abcdefghijklmnopqrstuvwxyz012345";
   const auto first = [&](std::size_t n) { return bytes_of(data).first(n); };
@@ -110,7 +110,7 @@ TEST_CASE("safetensors: what is written is read back, aligned and labelled") {
 }
 
 TEST_CASE("safetensors: every broken rule is named") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string path = scratch / "t";
   const auto refused = [&](const std::string& header, const std::string& data) {
     write_bytes(path, with_length(header, data));
@@ -166,7 +166,7 @@ TEST_CASE("safetensors: every broken rule is named") {
 }
 
 TEST_CASE("safetensors: every single-byte change of a header is refused or yields a valid view") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string path = scratch / "t", data = "0123456789abcdef01234567";
   write_safetensors(path,
                     {{"first", DType::kF32, {2, 1}, bytes_of(data).first(8)},

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "../../../src/data/permutation.h"
-#include "scratch.h"
+#include "../base/temp_folder.h"
 #include "tandem/base/error.h"
 #include "tandem/data/batch_source.h"
 #include "tandem/data/sample_order.h"
@@ -67,7 +67,7 @@ TEST_CASE("a keyed permutation visits everything once") {
 }
 
 TEST_CASE("text: every epoch holds each window once, in an order of its own") {
-  const Scratch scratch;
+  const TempFolder scratch;
   const std::string text = random_text(1000);
   write_bytes(scratch / "a.txt", text.substr(0, 333));
   write_bytes(scratch / "b.txt", "");
@@ -112,7 +112,7 @@ TEST_CASE("text: every epoch holds each window once, in an order of its own") {
 }
 
 TEST_CASE("text: held-out samples are the end of the text, in order, and repeat") {
-  const Scratch scratch;
+  const TempFolder scratch;
   std::string text(200, 'a');
   std::iota(text.begin() + 160, text.end(), 'A');  // the last fifth, apart from all the rest
   write_bytes(scratch / "t", text);
@@ -138,7 +138,7 @@ TEST_CASE("text: held-out samples are the end of the text, in order, and repeat"
 }
 
 TEST_CASE("text: what cannot work is refused with the way out") {
-  const Scratch scratch;
+  const TempFolder scratch;
   RunConfig config = base_config(DataKind::kText);
   CHECK_THROWS_WITH(open_data(config), Contains("data.train"));
   config.data.train = {scratch / "none"};
@@ -179,7 +179,7 @@ TEST_CASE("text: what cannot work is refused with the way out") {
 }
 
 TEST_CASE("megatron: samples follow the sample order through the documents") {
-  const Scratch scratch;
+  const TempFolder scratch;
   std::vector<Tokens> documents(20);
   std::int32_t next = 0;
   for (std::size_t d = 0; d < documents.size(); ++d) {
@@ -216,7 +216,7 @@ TEST_CASE("megatron: samples follow the sample order through the documents") {
 
 TEST_CASE(
     "megatron: held-out samples are those of one evaluation, whatever the length of the run") {
-  const Scratch scratch;
+  const TempFolder scratch;
   std::vector<Tokens> documents;
   for (std::int32_t d = 0; d < 20; ++d) {
     documents.emplace_back(12);
@@ -251,7 +251,7 @@ TEST_CASE(
 }
 
 TEST_CASE("megatron: several prefixes take turns, each in its own order") {
-  const Scratch scratch;
+  const TempFolder scratch;
   RunConfig config = base_config(DataKind::kMegatron);
   config.data.split = std::string("1");
   std::vector<BatchSources> alone;
@@ -275,7 +275,7 @@ TEST_CASE("megatron: several prefixes take turns, each in its own order") {
 }
 
 TEST_CASE("megatron: bad tokens and settings are named") {
-  const Scratch scratch;
+  const TempFolder scratch;
   write_token_file(scratch / "t", {{1, 2, 3, 4, 5, 6, 7, 300, 9, 10}}, 512);
   RunConfig config = base_config(DataKind::kMegatron);
   config.data.train = {scratch / "t"};
@@ -303,7 +303,7 @@ TEST_CASE("megatron: bad tokens and settings are named") {
 }
 
 TEST_CASE("megatron: the orders of all sets must fit into the memory there is") {
-  const Scratch scratch;
+  const TempFolder scratch;
   write_token_file(scratch / "a", {Tokens(80, 1)}, 256);
   write_token_file(scratch / "b", {Tokens(80, 2)}, 256);
   RunConfig config = base_config(DataKind::kMegatron);

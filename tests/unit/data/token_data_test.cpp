@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "scratch.h"
+#include "../base/temp_folder.h"
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
 #include "tandem/data/sample_order.h"
@@ -52,7 +52,7 @@ class Pair {
   std::string idx;
 
  private:
-  Scratch scratch_;
+  TempFolder scratch_;
 };
 
 std::vector<std::int32_t> all_tokens(const TokenFile& file, std::int64_t sequence) {
@@ -142,7 +142,7 @@ TEST_CASE("splits round half to even and cover everything") {
 
 TEST_CASE("a token file reads back what was written") {
   for (const int vocab : {256, 65499, 65500, 200000}) {
-    const Scratch scratch;
+    const TempFolder scratch;
     const std::vector<std::vector<std::int32_t>> documents = {{0, vocab - 1, 3}, {}, {7}};
     write_token_file(scratch / "t", documents, vocab);
     CHECK(read_bytes(scratch / "t.bin").size() == 4 * (vocab < 65500 ? 2U : 4U));

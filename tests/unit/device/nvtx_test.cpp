@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "../data/scratch.h"
+#include "../base/temp_folder.h"
 #include "tandem/device/profiler.h"
 
 using namespace tandem;
@@ -38,7 +38,7 @@ std::map<std::string, Lines> by_thread(const std::string& log) {
 }  // namespace
 
 TEST_CASE("a tool hears of the domain, its categories and the ranges of each thread") {
-  const Scratch folder;
+  const TempFolder folder;
   const std::string log = folder / "nvtx.log";
   // Read at the first call of NVTX in this process, which comes below.
   REQUIRE(::setenv("NVTX_INJECTION64_PATH", NVTX_LISTENER, 1) == 0);

@@ -1,17 +1,17 @@
-#include <fmt/core.h>
-#include <filesystem>
 #include "tandem/trace/metrics.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 
+#include "../base/temp_folder.h"
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
-#include "../base/temp_folder.h"
 #include "tensorboard_record.h"
 
 using namespace tandem;
@@ -68,7 +68,7 @@ TEST_CASE("several scalars share one event") {
 
 TEST_CASE("a TensorBoard folder is made and holds one whole file per sink") {
   const TempFolder folder;
-  const std::string runs = folder.file("runs/a");
+  const std::string runs = folder / "runs/a";
   {
     const auto first = make_tensorboard(runs);
     const auto second = make_tensorboard(runs);  // the same second and process
@@ -88,15 +88,15 @@ TEST_CASE("a TensorBoard folder is made and holds one whole file per sink") {
 
 TEST_CASE("json lines: one object per step, appended, null for what is not finite") {
   const TempFolder folder;
-  const std::string path = folder.file("metrics.jsonl");
+  const std::string path = folder / "metrics.jsonl";
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   make_json_lines(path)->write(3, {{"loss", 2.5}, {"grad_norm", kNan}});
   {
     const auto sink = make_json_lines(path);
     sink->write(4, {{"loss", 0.1}});
-    CHECK(lines_of(read_all(path)).size() == 2);  // on disk while the sink lives
+    CHECK(lines_of(read_bytes(path)).size() == 2);  // on disk while the sink lives
   }
-  const std::vector<std::string> lines = lines_of(read_all(path));
+  const std::vector<std::string> lines = lines_of(read_bytes(path));
   REQUIRE(lines.size() == 2);
   const Json first = parse_json(lines[0], path);
   CHECK(first.at("step", "").as_int("") == 3);
@@ -108,10 +108,10 @@ TEST_CASE("json lines: one object per step, appended, null for what is not finit
 
 TEST_CASE("json lines: half a line of a killed run does not spoil the next record") {
   const TempFolder folder;
-  const std::string path = folder.file("metrics.jsonl");
+  const std::string path = folder / "metrics.jsonl";
   std::ofstream(path) << "{\"step\": 1}\n{\"step\": 2, \"lo";
   make_json_lines(path)->write(3, {});
-  const std::vector<std::string> lines = lines_of(read_all(path));
+  const std::vector<std::string> lines = lines_of(read_bytes(path));
   REQUIRE(lines.size() == 3);
   CHECK(parse_json(lines[2], path).at("step", "").as_int("") == 3);
 }

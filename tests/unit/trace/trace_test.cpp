@@ -4,9 +4,9 @@
 #include <map>
 #include <tuple>
 
+#include "../base/temp_folder.h"
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
-#include "../base/temp_folder.h"
 
 using namespace tandem;
 
@@ -44,7 +44,7 @@ TEST_CASE("overlap without spans, without compute and without all-to-alls") {
 
 TEST_CASE("a chrome trace has a named row per lane and all spans with their places") {
   const TempFolder folder;
-  const std::string path = folder.file("trace.json");
+  const std::string path = folder / "trace.json";
   const std::vector<TraceSpan> spans{
       {"send_fwd", "SEND", "F", 30, 31, 0, 1, -1},
       {"ep", "dispatch_fwd", "F", 10.25, 20.5, 1, 2, 3},
@@ -52,7 +52,7 @@ TEST_CASE("a chrome trace has a named row per lane and all spans with their plac
   };
   write_chrome_trace(path, 5, spans);
   write_chrome_trace(path, 5, spans);  // replaces
-  const Json trace = parse_json(read_all(path), path);
+  const Json trace = parse_json(read_bytes(path), path);
   CHECK(trace.at("distributedInfo", "").at("rank", "").as_int("rank") == 5);
 
   std::map<std::string, std::int64_t> row;  // lane -> tid
@@ -88,7 +88,7 @@ TEST_CASE("a chrome trace has a named row per lane and all spans with their plac
 
 TEST_CASE("a trace is read back as it was written") {
   const TempFolder folder;
-  const std::string path = folder.file("trace.json");
+  const std::string path = folder / "trace.json";
   const std::vector<TraceSpan> spans{
       {"compute", "attention_bwd_input", "B", 12, 19.5, 0, 0, 0},
       {"ep", "dispatch_fwd", "F", 10.25, 20.5, 1, 2, 3},
