@@ -69,9 +69,9 @@ ExitCode train_one(World& world, const RunConfig& config, Log& log, JobGuard& gu
 }
 
 // How long starting may take, without the building of programs: a minute longer than a step, for
-// libraries and parameters. Ending has the watchdog's patience; ranks that are threads wait for
-// nobody there, unless for whoever reads their output. A config that cannot be read is reported
-// later, by all ranks together.
+// libraries and parameters. Ending has the watchdog's patience; ranks that are threads have no
+// limit there, as only a blocked terminal can hold them up. A config that cannot be read is
+// reported later, by all ranks together.
 JobGuard::Limits guard_limits(const ConfigArgs& args) {
   constexpr std::chrono::seconds kLibraries{60};
   constexpr std::chrono::years kNever{1000};

@@ -20,16 +20,17 @@ struct TrainResult {
   bool stopped_by_signal = false;
 };
 
-// What a caller may watch. Called by the rank's own thread; an exception ends the run.
+// What a caller may watch. Called by the rank's own thread. An exception of on_step or on_save ends
+// the run; on_watched and on_own_work must not throw, as destructors call them.
 struct TrainHooks {
   std::function<void(const StepReport&)> on_step;  // rank 0, after every step
-  // Every rank: its watchdog begins to watch (true), no step is done yet, or leaves off, and all is
-  // done but to free what the run took.
+  // Every rank. true: its watchdog watches from here on, before the first step. false: the run is
+  // over, also by an exception; what follows frees its memory.
   std::function<void(bool)> on_watched;
   // Every rank, before on_watched: work that waits for no other rank, and may take long, begins
   // (true) or ends.
   std::function<void(bool)> on_own_work;
-  SaveHook on_save;                                // every rank, at the stages of a checkpoint
+  SaveHook on_save;  // every rank, at the stages of a checkpoint
 };
 
 // Trains on one rank of `world`. `config` is resolved for world.size(). Blocking, collective.
