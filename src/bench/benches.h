@@ -11,6 +11,11 @@ Measured bench_grouped(Device& device, Stream& stream, const RunConfig& config, 
 Measured bench_attention(Device& device, Stream& stream, const RunConfig& config, int repeats);
 Measured bench_layer(Device& device, Stream& stream, const RunConfig& config, int repeats);
 
+// What the name of a weight gradient ends in: a step's first micro-batch stores it, the others add.
+constexpr const char* storing_or_adding(bool adds) {
+  return adds ? ", adding" : ", storing";
+}
+
 // Rows every local expert receives for `total` rows, in expert order: equal as far as they divide;
 // or random, the busiest with a few times the load of the idlest; `empty`: the last expert has
 // none.

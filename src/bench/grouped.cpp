@@ -43,21 +43,24 @@ void add_products(std::vector<Candidate>& list, const std::string& group, const 
                   View offsets, std::span<const std::int64_t> host_rows) {
   using ops::GroupedGemm;
   using ops::GroupedGemmWeight;
-  list.push_back(candidate(group, "gate_up fwd",
-                           GroupedGemm{x.rows, x.w_gate_up, x.to_gate_up, offsets, host_rows, true}));
   list.push_back(
-      candidate(group, "down fwd", GroupedGemm{x.act, x.w_down, x.to_rows, offsets, host_rows, true}));
+      candidate(group, "gate_up fwd",
+                GroupedGemm{x.rows, x.w_gate_up, x.to_gate_up, offsets, host_rows, true}));
+  list.push_back(candidate(group, "down fwd",
+                           GroupedGemm{x.act, x.w_down, x.to_rows, offsets, host_rows, true}));
+  list.push_back(candidate(group, "down bwd_input",
+                           GroupedGemm{x.rows, x.w_down, x.to_act, offsets, host_rows, false}));
   list.push_back(
-      candidate(group, "down bwd_input", GroupedGemm{x.rows, x.w_down, x.to_act, offsets, host_rows, false}));
-  list.push_back(candidate(group, "gate_up bwd_input",
-                           GroupedGemm{x.gate_up, x.w_gate_up, x.to_rows, offsets, host_rows, false}));
-  // A step's first micro-batch stores the gradients, the others add to them.
+      candidate(group, "gate_up bwd_input",
+                GroupedGemm{x.gate_up, x.w_gate_up, x.to_rows, offsets, host_rows, false}));
   for (const bool adds : {false, true}) {
-    const std::string how = adds ? ", adding" : ", storing";
-    list.push_back(candidate(group, "down bwd_weight" + how,
-                             GroupedGemmWeight{x.rows, x.act, x.d_w_down, offsets, host_rows, adds}));
-    list.push_back(candidate(group, "gate_up bwd_weight" + how,
-                             GroupedGemmWeight{x.gate_up, x.rows, x.d_w_gate_up, offsets, host_rows, adds}));
+    const std::string how = storing_or_adding(adds);
+    list.push_back(
+        candidate(group, "down bwd_weight" + how,
+                  GroupedGemmWeight{x.rows, x.act, x.d_w_down, offsets, host_rows, adds}));
+    list.push_back(
+        candidate(group, "gate_up bwd_weight" + how,
+                  GroupedGemmWeight{x.gate_up, x.rows, x.d_w_gate_up, offsets, host_rows, adds}));
   }
 }
 

@@ -13,16 +13,15 @@ struct Step {
   ExpertGrads grads = ExpertGrads::kAdd;
 };
 
-constexpr Step kMoeSteps[] = {
-    {NodeKind::kAttention, Phase::kFwd},
-    {NodeKind::kExperts, Phase::kFwd},
-    {NodeKind::kAggregate, Phase::kFwd},
-    {NodeKind::kAggregate, Phase::kBwdInput},
-    {NodeKind::kExperts, Phase::kBwdInput},
-    {NodeKind::kExperts, Phase::kBwdWeight, ExpertGrads::kStore},
-    {NodeKind::kExperts, Phase::kBwdWeight, ExpertGrads::kAdd},
-    {NodeKind::kAttention, Phase::kBwdInput},
-    {NodeKind::kAttention, Phase::kBwdWeight}};
+constexpr Step kMoeSteps[] = {{NodeKind::kAttention, Phase::kFwd},
+                              {NodeKind::kExperts, Phase::kFwd},
+                              {NodeKind::kAggregate, Phase::kFwd},
+                              {NodeKind::kAggregate, Phase::kBwdInput},
+                              {NodeKind::kExperts, Phase::kBwdInput},
+                              {NodeKind::kExperts, Phase::kBwdWeight, ExpertGrads::kStore},
+                              {NodeKind::kExperts, Phase::kBwdWeight, ExpertGrads::kAdd},
+                              {NodeKind::kAttention, Phase::kBwdInput},
+                              {NodeKind::kAttention, Phase::kBwdWeight}};
 constexpr Step kDenseSteps[] = {
     {NodeKind::kAttention, Phase::kFwd},      {NodeKind::kMlp, Phase::kFwd},
     {NodeKind::kMlp, Phase::kBwdInput},       {NodeKind::kMlp, Phase::kBwdWeight},
@@ -54,7 +53,7 @@ std::vector<std::pair<Step, int>> step_order(const ModelConfig& model) {
 std::string group_of(const Step& step) {
   const std::string node = fmt::format("{}_{}", name_of(step.kind), name_of(step.phase));
   if (step.kind != NodeKind::kExperts || step.phase != Phase::kBwdWeight) return node;
-  return node + (step.grads == ExpertGrads::kStore ? ", storing" : ", adding");
+  return node + storing_or_adding(step.grads == ExpertGrads::kAdd);
 }
 
 Candidate to_candidate(const std::string& group, ListedOp op) {

@@ -113,8 +113,7 @@ std::vector<BoundSlot> LayerState::bind(const NodeDesc& node, int layer, ExpertG
   return bound;
 }
 
-std::vector<ListedOp> LayerState::list(NodeKind kind, Phase phase, int layer,
-                                       ExpertGrads grads) {
+std::vector<ListedOp> LayerState::list(NodeKind kind, Phase phase, int layer, ExpertGrads grads) {
   const bool moe = layer < config_.model.layers && config_.model.is_moe(layer);
   const NodeDesc* node = describe(kind, phase, moe);
   TANDEM_CHECK(node != nullptr, "{}_{} does not exist", name_of(kind), name_of(phase));

@@ -167,17 +167,15 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
   add("alltoall", one_of(t.alltoall, kAllToAlls), kAny, "",
       "How NCCL carries expert all-to-alls: between the buffers themselves (`plain`), or through "
       "memory registered on all GPUs (`window`), which the rows are packed into; `auto` is "
-      "`plain`, "
-      "the faster one where it was measured");
+      "`plain`, the faster one where it was measured");
   add("nccl_max_ctas", &t.nccl_max_ctas, {0, 64}, "blocks",
       "Thread blocks a transfer of NCCL may take from the GPU; 0 for NCCL's own choice");
   add("compute_sms", &t.compute_sms, {0, 1024}, "multiprocessors",
-      "How much of a GPU the experts' products may fill, so that transfers find room beside them; "
-      "0 "
-      "for all");
+      "How much of a GPU the experts' products may fill, so that transfers find room beside "
+      "them; 0 for all");
   add("watchdog_s", &t.watchdog_s, {1, 1e9}, "s",
-      "The run ends when nothing moves for so long; its start has a minute more, saves, evaluations, "
-      "reading data and its end four times as long; building programs does not count");
+      "The run ends when nothing moves for so long; its start has a minute more, saves, "
+      "evaluations, reading data and its end four times as long; building programs does not count");
   add("alltoall_delay_us", &t.alltoall_delay_us, {0, 1e9}, "us",
       "Modelled network time added to every expert all-to-all");
   add("deterministic", &t.deterministic, kAny, "", "Same numbers in every run, on every device");

@@ -31,8 +31,7 @@ ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const 
   abort_on_error(world, [&] { report = bench::run(world, kind, config, args.repeats, log); });
   if (world.rank() != 0) return ExitCode::kOk;
   log.info("\n{}", bench::to_table(report));
-  if (!args.json.empty())
-    replace_file(args.json, bench::to_json(report, args.command, config));
+  if (!args.json.empty()) replace_file(args.json, bench::to_json(report, args.command, config));
   return ExitCode::kOk;
 }
 

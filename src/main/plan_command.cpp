@@ -104,9 +104,8 @@ void print_stages(const RunConfig& config) {
   }
   fmt::print(
       "\nparameters per rank; warm-up: forward tasks before the first backward; live: chunks "
-      "whose\n"
-      "activations are held at once, at the peak; GiB per rank with balanced experts; transient: "
-      "what\nnodes hand to each other and nobody keeps for a backward pass.\n"
+      "whose\nactivations are held at once, at the peak; GiB per rank with balanced experts; "
+      "transient: what\nnodes hand to each other and nobody keeps for a backward pass.\n"
       "E embedding, H head and loss, - a chunk without layers.\n");
   constexpr double kH100 = 79.0, kH200 = 139.0;  // GiB that a process can have
   const double need = gib(largest);

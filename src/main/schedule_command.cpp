@@ -83,8 +83,7 @@ void print_lanes(const RunConfig& config, const Program& program, const Schedule
     throw_error(ExitCode::kUsage, "--from {}: the program of stage {} has {} units", args.from,
                 program.stage, chart.units());
   const UnitRange range{.from = args.from, .count = args.all ? 0 : kChartUnits};
-  fmt::print("\nlanes of stage {}\n{}", program.stage,
-             chart.text(width, colour_wanted(), range));
+  fmt::print("\nlanes of stage {}\n{}", program.stage, chart.text(width, colour_wanted(), range));
   if (args.all || chart.units() <= kChartUnits) return;
   fmt::print("\n{} of {} units. ", std::min(kChartUnits, chart.units() - args.from), chart.units());
   if (chart.first_backward() >= args.from + kChartUnits)

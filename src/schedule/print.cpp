@@ -66,17 +66,24 @@ Replay in_units(const Program& program) {
   return replay(std::span(&program, 1), unit, Peers::kAbsent);
 }
 
-// The part of a chart that is shown.
+// A program with its times.
+struct TimedProgram {
+  const Program& program;
+  const Replay& run;
+  int units;  // its length
+};
+
+// The part of it that is shown.
 class Drawing {
  public:
-  Drawing(const Program& program, const Replay& run, int units, int width, bool colour,
-          UnitRange range)
-      : program_(program),
+  Drawing(const TimedProgram& timed, int width, bool colour, UnitRange range)
+      : program_(timed.program),
         colour_(colour),
         per_band_(std::max(1, (width - kLabelColumns) / kCellColumns)),
         from_(range.from),
-        units_(units) {
-    const int rest = std::max(0, units_ - from_);
+        units_(timed.units) {
+    const auto& [program, run, units] = timed;
+    const int rest = std::max(0, units - from_);
     shown_ = range.count > 0 ? std::min(range.count, rest) : rest;
     units_per_cell_ = std::max(1, ceil_div(shown_, per_band_ * kMaxBands));
     cells_ = ceil_div(shown_, units_per_cell_);
@@ -213,7 +220,7 @@ LaneChart::LaneChart(const Program& program) : program_(program), run_(in_units(
 }
 
 std::string LaneChart::text(int width, bool colour, UnitRange range) const {
-  return Drawing(program_, run_, units_, width, colour, range).text();
+  return Drawing({program_, run_, units_}, width, colour, range).text();
 }
 
 std::string task_line(const std::vector<Task>& tasks) {

@@ -7,21 +7,20 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 
+#include "parent_folder.h"
 #include "tandem/base/error.h"
 
 namespace tandem {
 
 AppendFile::AppendFile(const std::string& path, Mode mode) : path_(path) {
-  std::error_code ignored;  // where it matters, opening fails and says why
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  make_parent_folder(path);
   const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (mode == Mode::kNew ? O_EXCL : 0);
   file_ = ::open(path.c_str(), flags, 0644);
   if (file_ < 0) {
     throw_error(ExitCode::kBadInput,
-                "cannot open {} for writing: {}; give a path that may be written",
-                path, std::strerror(errno));
+                "cannot open {} for writing: {}; give a path that may be written", path,
+                std::strerror(errno));
   }
 }
 

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <filesystem>
 
+#include "parent_folder.h"
 #include "tandem/base/atomic_file.h"
 #include "tandem/base/json.h"
 #include "tandem/trace/trace.h"
@@ -41,16 +41,10 @@ void span_event(JsonWriter& out, const TraceSpan& span, int rank, int tid) {
   out.end_object().end_object();
 }
 
-// The folder above it is made.
-void make_folder_of(const std::string& path) {
-  std::error_code ignored;  // where it matters, opening fails and says why
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-}
-
 }  // namespace
 
 void try_chrome_trace(const std::string& path) {
-  make_folder_of(path);
+  make_parent_folder(path);
   AtomicFile file(path);
   file.write("\n");
   file.close();
@@ -78,7 +72,7 @@ void write_chrome_trace(const std::string& path, int rank, const std::vector<Tra
   }
   out.end_array().end_object();
 
-  make_folder_of(path);
+  make_parent_folder(path);
   replace_file(path, out.str() + "\n");
 }
 

@@ -18,9 +18,8 @@ void require_memory(World& world, const Device& device, const RunConfig& config,
   if (device.kind() == DeviceKind::kCpu && there > 0.0 && wanted > there)
     text = fmt::format(
         "this host's {} rank(s) need about {:.1f} GiB together (parameters {:.1f}, gradients "
-        "{:.1f}, "
-        "optimizer {:.1f}, activations {:.1f} GiB a rank) and {:.1f} GiB are free: use a smaller "
-        "model or micro-batch, or more hosts; tandem plan shows the parts",
+        "{:.1f}, optimizer {:.1f}, activations {:.1f} GiB a rank) and {:.1f} GiB are free: use a "
+        "smaller model or micro-batch, or more hosts; tandem plan shows the parts",
         world.local_size(), wanted / kGib, static_cast<double>(plan.params) / kGib,
         static_cast<double>(plan.grads) / kGib, static_cast<double>(plan.optimizer) / kGib,
         static_cast<double>(plan.saved + plan.transient) / kGib, there / kGib);

@@ -47,10 +47,9 @@ std::string way_out_of_fp16(const LossScaler& scaler) {
 
 // What the picture of a trace says about itself.
 std::string about_run(const RunConfig& config, const Device& device) {
-  std::string text = fmt::format(
-      "pp {} x vpp {}, ep {}, {} micro-batches, overlap {}", config.parallel.pp,
-      config.parallel.vpp, config.parallel.ep, config.microbatches(),
-      config.overlap.enabled ? "on" : "off");
+  std::string text = fmt::format("pp {} x vpp {}, ep {}, {} micro-batches, overlap {}",
+                                 config.parallel.pp, config.parallel.vpp, config.parallel.ep,
+                                 config.microbatches(), config.overlap.enabled ? "on" : "off");
   if (config.overlap.events == EventMode::kShared) text += ", shared events";
   if (config.train.alltoall_delay_us > 0.0)
     text += fmt::format(", all-to-all + {} \u00b5s", config.train.alltoall_delay_us);
@@ -58,12 +57,12 @@ std::string about_run(const RunConfig& config, const Device& device) {
 }
 
 // Tells a hook where something begins, and where it ends, also by an exception.
-class Told {
+class HookScope {
  public:
-  explicit Told(const std::function<void(bool)>& hook) : hook_(hook) { tell(true); }
-  ~Told() { tell(false); }
-  Told(const Told&) = delete;
-  Told& operator=(const Told&) = delete;
+  explicit HookScope(const std::function<void(bool)>& hook) : hook_(hook) { tell(true); }
+  ~HookScope() { tell(false); }
+  HookScope(const HookScope&) = delete;
+  HookScope& operator=(const HookScope&) = delete;
 
  private:
   void tell(bool begins) const {
@@ -73,7 +72,7 @@ class Told {
 };
 
 std::vector<Program> training_programs(const RunConfig& config, const TrainHooks& hooks) {
-  const Told work(hooks.on_own_work);
+  const HookScope work(hooks.on_own_work);
   return sound_programs(config, ProgramKind::kTraining);
 }
 
@@ -88,9 +87,8 @@ class Trainer {
         flops_per_step_(flops_per_token(config) * config.train.global_batch * config.train.seq_len),
         profile_(engine_, config.logging, log),
         watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {
-    output_ = together(world_, [this] {
-      return std::make_unique<RunOutput>(config_.logging, world_.rank());
-    });
+    output_ = together(
+        world_, [this] { return std::make_unique<RunOutput>(config_.logging, world_.rank()); });
   }
 
   TrainResult run();
@@ -190,8 +188,7 @@ void Trainer::evaluate(std::int64_t done) {
 void Trainer::judge(StepReport& report, std::int64_t index) {
   LossScaler& scaler = engine_.loss_scaler;
   const std::string doubt = scaler.doubt(report.grad_norm);
-  if (!doubt.empty() && world_.rank() == 0)
-    log_.warn("step {}: {}", index + 1, doubt);
+  if (!doubt.empty() && world_.rank() == 0) log_.warn("step {}: {}", index + 1, doubt);
   const bool taken = std::isfinite(report.loss) &&
                      scaler.update(std::isfinite(report.grad_norm)) != StepVerdict::kExhausted;
   report.scales_loss = scaler.active();
@@ -333,7 +330,7 @@ auto reporting(const Body& body, const Shared& shared, const Failed& failed) {
 
 TrainResult train_rank(World& world, const RunConfig& config, Log& log, const TrainHooks& hooks) {
   std::unique_ptr<Trainer> trainer;
-  std::optional<Told> watched;  // after trainer: told before any of it goes
+  std::optional<HookScope> watched;  // after trainer: told before any of it goes
   return reporting(
       [&] {
         trainer = std::make_unique<Trainer>(world, config, log, hooks);

@@ -20,6 +20,7 @@ struct UnitRange {
 class LaneChart {
  public:
   explicit LaneChart(const Program& program);  // which outlives it; replays it
+  explicit LaneChart(Program&&) = delete;
 
   [[nodiscard]] int units() const { return units_; }
   // Where backward work begins; 0 if there is none.
