@@ -12,9 +12,9 @@ namespace tandem {
 namespace {
 
 // Zeros for one node: its slots, a micro-batch, the two losses.
-class Stage {
+class Rehearsal {
  public:
-  Stage(const RankState& rank, const Program& program, const Instr& instr)
+  Rehearsal(const RankState& rank, const Program& program, const Instr& instr)
       : rank_(rank), stream_(rank.lanes.stream(instr.lane)) {
     for (const SlotAccess& use : instr.uses) {
       const Slot& slot = program.slots[static_cast<std::size_t>(use.slot)];
@@ -70,8 +70,8 @@ class Stage {
   void spread_rows() {
     const std::int64_t experts = rank_.dims.local_experts, rows = rank_.dims.routed();
     for (std::int64_t e = 0; e < experts; ++e)
-      routing_.recv_counts.push_back(rows * (e + 1) / experts - rows * e / experts);
-    routing_.sum_received(experts);
+      routing_.expert_rows.push_back(rows * (e + 1) / experts - rows * e / experts);
+    routing_.received = rows;
   }
 
   const RankState& rank_;
@@ -94,7 +94,7 @@ void rehearse(const RankState& rank, const Program& program) {
     for (const SlotAccess& use : instr.uses) accesses.push_back(use.access);
     if (!seen.insert({instr.node, instr.phase, instr.moe, std::move(accesses)}).second) continue;
     ScratchArena scratch(rank.device, "rehearsal");
-    Stage(rank, program, instr).play(instr, scratch);
+    Rehearsal(rank, program, instr).play(instr, scratch);
   }
 }
 

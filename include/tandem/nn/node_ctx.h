@@ -24,7 +24,7 @@ struct Routing {
   std::vector<std::int64_t> recv_counts;  // [ep * local_experts]: rows from (source, local expert)
   std::vector<std::int64_t> expert_rows;  // [local_experts]: recv_counts summed over sources
   std::int64_t received = 0;              // sum of recv_counts
-  // The last two from recv_counts.
+  // Sets expert_rows and received from recv_counts.
   void sum_received(std::int64_t local_experts);
 };
 

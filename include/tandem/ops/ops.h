@@ -23,8 +23,8 @@ struct Gemm {
 
 // Per expert e with rows offsets[e] .. offsets[e+1] of x and y (offsets: i32 [experts + 1]):
 //   y_e = x_e w_e^T (trans_w) or x_e w_e.   x [R, k], w [experts * rows_w, cols_w], y [R, n], all D.
-// host_rows [experts]: offsets[e+1] - offsets[e] as the host knows it. Read by launch() alone, for
-// libraries that want sizes from the host; kernels of our own read the offsets.
+// host_rows [experts]: offsets[e+1] - offsets[e] as the host knows it, to be given wherever the op may
+// run on a GPU. It must live until a stream of a device has the op, in an OpList until that has run.
 struct GroupedGemm {
   View x, w, y, offsets;
   std::span<const std::int64_t> host_rows = {};

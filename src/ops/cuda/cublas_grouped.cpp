@@ -12,14 +12,15 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
+#include <numeric>
 #include <span>
 #include <vector>
 
-#include "cublas.h"
+#include "blas_check.h"
 #include "grouped.h"
 #include "tandem/base/error.h"
-#include "tandem/device/cuda_check.h"
 #include "workspace.h"
 
 namespace tandem::cuda {
@@ -30,14 +31,14 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 10;
 
 constexpr std::int64_t kMostRows = 1 << 20;  // of an expert that algorithms are checked for
 
-enum class Form { kForward, kBackwardInput, kWeight };
-
-// Products that share an algorithm: all but the rows of the expert. n, k as in ops.h.
+// Products that share an algorithm: all but the rows of the expert. n, k as in ops.h; alignment, in
+// bytes, of every row of every matrix.
 struct Kind {
   Form form;
   DType dtype;
   std::int64_t n, k;
   bool accumulate;
+  std::uint32_t alignment;
   auto operator<=>(const Kind&) const = default;
 };
 
@@ -131,11 +132,13 @@ class Shape {
   cublasLtMatrixLayoutOpaque_t a_{}, b_{}, d_{};
 };
 
-// What the matrices' rows are all aligned to, in bytes.
-std::uint32_t alignment_of(const Kind& kind) {
-  const auto bytes = static_cast<std::uint64_t>(size_of(kind.dtype));
-  const std::uint64_t rows = static_cast<std::uint64_t>(kind.n | kind.k) * bytes | 16;
-  return static_cast<std::uint32_t>(rows & (~rows + 1));
+// What all rows of the matrices are aligned to, in bytes, up to the 16 that are of use.
+std::uint32_t alignment_of(std::initializer_list<View> matrices) {
+  std::uint64_t bits = 16;
+  for (const View& v : matrices)
+    bits |= reinterpret_cast<std::uintptr_t>(v.data) |
+            static_cast<std::uint64_t>(v.cols) * size_of(v.dtype);
+  return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
 class GroupedBlas {
@@ -166,19 +169,18 @@ class GroupedBlas {
                                             std::span<const std::int64_t> host_rows) {
     const auto known = algorithms_.find(kind);
     if (known != algorithms_.end()) return known->second;
-    std::int64_t total = 0;
-    for (const std::int64_t rows : host_rows) total += rows;
+    const auto total = std::accumulate(host_rows.begin(), host_rows.end(), std::int64_t{0});
     const std::int64_t mean =
         std::max<std::int64_t>(1, total / static_cast<std::int64_t>(host_rows.size()));
     // The best one for the usual number of rows, unless it is for few or many rows alone.
     for (const std::int64_t rows : std::array<std::int64_t, 5>{mean, 64, 1024, 16384, kMostRows})
       for (const cublasLtMatmulAlgo_t& algorithm :
-           Shape(kind, rows).algorithms(handle_, alignment_of(kind)))
+           Shape(kind, rows).algorithms(handle_, kind.alignment))
         if (takes_any_rows(kind, algorithm))
           return algorithms_.emplace(kind, algorithm).first->second;
     throw_error(ExitCode::kInternal,
                 "grouped gemm: cuBLAS has no algorithm for n {}, k {}, {} that takes any number of "
-                "rows",
+                "rows: choose a model.hidden and a model.moe_ffn that are multiples of 8",
                 kind.n, kind.k, name_of(kind.dtype));
   }
 
@@ -200,21 +202,25 @@ std::byte* row_of(const View& v, std::int64_t row) {
   return v.as<std::byte>() + row * v.cols * static_cast<std::int64_t>(size_of(v.dtype));
 }
 
-void check_rows(std::span<const std::int64_t> host_rows, const View& offsets) {
+// The host's numbers say where to write: no further than there are rows.
+void check_rows(std::span<const std::int64_t> host_rows, const View& offsets, const View& x) {
   TANDEM_CHECK(static_cast<std::int64_t>(host_rows.size()) == offsets.size() - 1,
                "grouped gemm: rows of {} experts on the host, offsets of {} on the device",
                host_rows.size(), offsets.size() - 1);
+  const auto sum = std::accumulate(host_rows.begin(), host_rows.end(), std::int64_t{0});
+  TANDEM_CHECK(sum <= x.rows, "grouped gemm: {} rows of experts on the host, {} in x", sum, x.rows);
 }
 
 }  // namespace
 
 void cublas_grouped(const ops::GroupedGemm& op, CudaStream& stream) {
-  check_rows(op.host_rows, op.offsets);
+  check_rows(op.host_rows, op.offsets, op.x);
   const Kind kind{.form = op.trans_w ? Form::kForward : Form::kBackwardInput,
                   .dtype = op.x.dtype,
                   .n = op.y.cols,
                   .k = op.x.cols,
-                  .accumulate = false};
+                  .accumulate = false,
+                  .alignment = alignment_of({op.x, op.w, op.y})};
   const std::int64_t w_rows = op.trans_w ? kind.n : kind.k;
   stream.local<GroupedBlas>().multiply(kind, op.host_rows, [&](std::int64_t e, std::int64_t first) {
     return Operands{row_of(op.w, e * w_rows), row_of(op.x, first), row_of(op.y, first)};
@@ -222,18 +228,13 @@ void cublas_grouped(const ops::GroupedGemm& op, CudaStream& stream) {
 }
 
 void cublas_grouped(const ops::GroupedGemmWeight& op, CudaStream& stream) {
-  check_rows(op.host_rows, op.offsets);
-  const std::int64_t size = op.d_y.cols * op.x.cols;
-  for (std::size_t e = 0; e < op.host_rows.size() && !op.accumulate; ++e)
-    if (op.host_rows[e] == 0 && size > 0)
-      TANDEM_CUDA_CHECK(cudaMemsetAsync(op.d_w.as<float>() + static_cast<std::int64_t>(e) * size, 0,
-                                        static_cast<std::size_t>(size) * sizeof(float),
-                                        stream.handle()));
+  check_rows(op.host_rows, op.offsets, op.x);
   const Kind kind{.form = Form::kWeight,
                   .dtype = op.x.dtype,
                   .n = op.d_y.cols,
                   .k = op.x.cols,
-                  .accumulate = op.accumulate};
+                  .accumulate = op.accumulate,
+                  .alignment = alignment_of({op.x, op.d_y, op.d_w})};
   stream.local<GroupedBlas>().multiply(kind, op.host_rows, [&](std::int64_t e, std::int64_t first) {
     return Operands{row_of(op.x, first), row_of(op.d_y, first), row_of(op.d_w, e * kind.n)};
   });

@@ -1,5 +1,5 @@
 // Dense products on cuBLAS, fp32 accumulation, no TF32.
-#include "cublas.h"
+#include "blas_check.h"
 #include "tandem/base/error.h"
 #include "tandem/device/cuda_check.h"
 #include "tandem/ops/cuda.h"

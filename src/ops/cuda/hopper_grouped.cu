@@ -8,7 +8,6 @@
 namespace tandem::cuda {
 namespace {
 
-using hopper::Form;
 using hopper::Problem;
 using hopper::Stack;
 
@@ -101,34 +100,6 @@ void with_half(DType dtype, const Body& body) {
   return body.template operator()<f16>();
 }
 
-constexpr int kZeroThreads = 256;
-constexpr int kZeroBlocks = 32;  // per expert: one alone still has the stores of many SMs
-
-// Zeros d_w, `size` elements an expert, of experts without rows. Block y = expert, x = part of it.
-template <int N>
-__global__ void __launch_bounds__(kZeroThreads)
-    zero_idle(float* d_w, const int* offsets, std::int64_t size) {
-  if (offsets[blockIdx.y + 1] > offsets[blockIdx.y]) return;
-  auto* out = reinterpret_cast<Pack<float, N>*>(d_w + std::int64_t{blockIdx.y} * size);
-  const std::int64_t step = std::int64_t{gridDim.x} * kZeroThreads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kZeroThreads + threadIdx.x; i < size / N; i += step)
-    out[i] = {};
-}
-
-void zero_idle_experts(const ops::GroupedGemmWeight& op, CudaStream& stream) {
-  const std::int64_t size = op.d_y.cols * op.x.cols;
-  const auto experts = static_cast<unsigned>(op.offsets.size() - 1);
-  auto* d_w = op.d_w.as<float>();
-  with_pack<float>(
-      size,
-      [&]<int N>() {
-        zero_idle<N><<<dim3(kZeroBlocks, experts), kZeroThreads, 0, stream.handle()>>>(
-            d_w, op.offsets.as<int>(), size);
-      },
-      d_w);
-  TANDEM_CUDA_CHECK_LAUNCH("grouped gemm weight, experts without rows");
-}
-
 }  // namespace
 
 bool hopper_grouped(const ops::GroupedGemm& op, CudaStream& stream) {
@@ -143,7 +114,8 @@ bool hopper_grouped(const ops::GroupedGemm& op, CudaStream& stream) {
                         .accumulate = false};
   const Stack x = stack(op.x, 1, hopper::kTileRows);
   const auto* offsets = op.offsets.as<int>();
-  const Stack w = stack(op.w, experts, op.trans_w ? hopper::kTileCols<Form::kForward> : hopper::kBoxRow);
+  const int box_rows = op.trans_w ? hopper::kTileCols<Form::kForward> : hopper::kBoxRow;
+  const Stack w = stack(op.w, experts, box_rows);
   with_half(op.x.dtype, [&]<class T>() {
     auto* y = op.y.as<T>();
     if (op.trans_w)
@@ -165,8 +137,6 @@ bool hopper_grouped(const ops::GroupedGemmWeight& op, CudaStream& stream) {
                         .cols = static_cast<int>(op.x.cols),
                         .depth = 0,
                         .accumulate = op.accumulate};
-  // The kernel that multiplies has nothing to do for experts without rows.
-  if (!op.accumulate) zero_idle_experts(op, stream);
   const Stack d_w = stack(op.d_w, experts, hopper::kBoxRow);
   const Stack d_y = stack(op.d_y, 1, hopper::kBoxRow), x = stack(op.x, 1, hopper::kBoxRow);
   with_half(op.x.dtype, [&]<class T>() {

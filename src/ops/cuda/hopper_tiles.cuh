@@ -1,15 +1,10 @@
 // Which tile of which expert comes next. Private to the grouped products.
 #pragma once
 
+#include "grouped.h"
 #include "kernel.cuh"
 
 namespace tandem::cuda::hopper {
-
-// Products of all experts e, with `rows` rows of tokens in total:
-//   kForward        y = x w^T      x [rows, depth], w [experts, cols, depth], y [rows, cols]
-//   kBackwardInput  y = x w        x [rows, depth], w [experts, depth, cols], y [rows, cols]
-//   kWeight         d_w (+)= d_y^T x  d_y [rows, height], x [rows, cols], d_w [experts, height, cols]
-enum class Form { kForward, kBackwardInput, kWeight };
 
 struct Problem {
   int experts;

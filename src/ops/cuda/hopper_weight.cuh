@@ -39,6 +39,7 @@ __device__ __forceinline__ void clear_rows(unsigned char* stage, int first, int 
   named_sync<kGroup>(1 + group);  // hazard: all threads' zeros before any warp multiplies
 }
 
+// Prepares a stage: of the expert's own rows nothing changes.
 struct OwnRowsOnly {
   int group;
   __device__ void operator()(unsigned char* stage, int depth) const {

@@ -19,7 +19,7 @@ inline cudaDataType_t cuda_type(DType dtype) {
   if (dtype == DType::kF32) return CUDA_R_32F;
   if (dtype == DType::kBF16) return CUDA_R_16BF;
   if (dtype == DType::kF16) return CUDA_R_16F;
-  throw_error(ExitCode::kInternal, "gemm: no CUDA kernel for {}", name_of(dtype));
+  throw_error(ExitCode::kInternal, "cuBLAS: no type for {}", name_of(dtype));
 }
 
 }  // namespace tandem::cuda
