@@ -15,11 +15,16 @@ int own_world(const ParallelConfig& p) {
   return p.pp * (p.dp != 0 ? p.dp : p.ep);
 }
 
-// dp and microbatch_group where the config leaves them open. A world that pp does not divide gets a
-// dp all the same, so that the other rules can be checked.
+// The number of ranks gives the dp that the config leaves open.
+bool dp_known(const ParallelConfig& p, int world) {
+  return p.dp != 0 || world % p.pp == 0;
+}
+
+// dp and microbatch_group where the config leaves them open. A dp that cannot be known is one that
+// suits the experts, so that the rules that do not depend on it can be checked.
 RunConfig fill(RunConfig config, int world) {
   ParallelConfig& p = config.parallel;
-  if (p.dp == 0) p.dp = std::max(1, world / p.pp);
+  if (p.dp == 0) p.dp = dp_known(p, world) ? world / p.pp : p.ep;
   if (p.microbatch_group == 0) p.microbatch_group = p.pp;
   return config;
 }
@@ -80,7 +85,8 @@ std::vector<std::string> violations(const RunConfig& config, int world) {
   config::check_model(filled, out);
   config::check_sizes(filled, out);
   config::check_layout(filled, out);
-  config::check_batch(filled, origin_of_dp(config.parallel, ranks), out);
+  if (dp_known(config.parallel, ranks))
+    config::check_batch(filled, origin_of_dp(config.parallel, ranks), out);
   config::check_training(filled, out);
   config::check_files(filled, out);
   return out.take();

@@ -26,6 +26,11 @@ TEST_CASE("each rule of layout and batch fires alone, with key, value, rule and 
        "parallel.pp = 2: does not divide the 3 rank(s) of this run; start a multiple of 2 ranks, "
        "as in "
        "mpirun -np 2 or --ranks 2"},
+      // What would follow from a dp that nobody knows is not said.
+      {{"parallel.pp=2", "parallel.ep=4", "train.global_batch=7"},
+       3,
+       "parallel.pp = 2: does not divide the 3 rank(s) of this run; start a multiple of 8 ranks, "
+       "as in mpirun -np 8 or --ranks 8"},
       {{"parallel.pp=2", "parallel.dp=3", "train.global_batch=9"},
        3,
        "parallel.pp = 2: does not divide the 3 rank(s) of this run; start 6 ranks, as in mpirun "
