@@ -13,7 +13,7 @@ namespace tandem {
 namespace {
 
 constexpr int kLabelColumns = 9;
-constexpr int kCellColumns = 3;
+constexpr int kCellColumns = 4;
 constexpr int kMaxBands = 12;  // more would no longer be a picture
 constexpr int kRulerStep = 10;
 constexpr const char* kColour[] = {"\033[44;97m", "\033[43;30m"};  // forward, backward
@@ -135,14 +135,14 @@ class Drawing {
   }
 
   [[nodiscard]] std::string painted(const Cell& cell) const {
-    if (cell.instr == nullptr) return " . ";
+    if (cell.instr == nullptr) return " .  ";
     const bool weight_gradient =
         cell.instr->op == Op::kRun && cell.instr->phase == Phase::kBwdWeight;
     std::string text = cell_text(*cell.instr);
-    if (!colour_) return text + (weight_gradient ? '\'' : ' ');
     if (weight_gradient) text += '\'';
-    text = kColour[static_cast<int>(cell.instr->dir)] + text + kColourOff;
-    return weight_gradient ? text : text + ' ';
+    const std::string blanks(kCellColumns - text.size(), ' ');
+    if (!colour_) return text + blanks;
+    return kColour[static_cast<int>(cell.instr->dir)] + text + kColourOff + blanks;
   }
 
   static std::string trimmed(std::string line) {
@@ -173,7 +173,9 @@ class Drawing {
                                  kColour[1], kColourOff)
                    : "UPPER CASE forward  lower case backward";
     if (weights) out += "  ' weight gradient";
-    return out + "  digit: micro-batch mod 10\n";
+    return out +
+           "  digit: micro-batch mod 10\nchunks and layers: --text, or a pointer on a box of "
+           "--svg\n";
   }
 
   const Program& program_;

@@ -26,7 +26,7 @@ class LaneChart {
   // Where backward work begins; 0 if there is none.
   [[nodiscard]] int first_backward() const { return first_backward_; }
 
-  // One row per lane, one cell (three columns) per unit, folded to `width` columns. Very long
+  // One row per lane, one cell (four columns) per unit, folded to `width` columns. Very long
   // programs show several units per cell. Cells hold the node's letter (upper case forward, lower
   // case backward, ' after it a weight gradient) and the micro-batch; a legend explains those that
   // occur. Colour: ANSI, F and B apart.

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "hand_program.h"
+#include "sample_programs.h"
 
 namespace tandem {
 namespace {
@@ -54,12 +55,25 @@ TEST_CASE("a lane chart has a row per lane in use and a cell per unit") {
         "stage 0 of 2, 1 micro-batches, 2 units\n"
         "\n"
         "         0\n"
-        "compute  A0 e3\n"
-        "ep        . N0\n"
-        "send_fwd >0  .\n"
+        "compute  A0  e3\n"
+        "ep        .  N0\n"
+        "send_fwd >0   .\n"
         "\n"
         "A attention  N counts  E experts  > send  < receive\n"
-        "UPPER CASE forward  lower case backward  digit: micro-batch mod 10\n");
+        "UPPER CASE forward  lower case backward  digit: micro-batch mod 10\n"
+        "chunks and layers: --text, or a pointer on a box of --svg\n");
+}
+
+TEST_CASE("cells of a lane chart stand apart, also where weight gradients follow one another") {
+  const auto programs = build({.pp = 1, .vpp = 1, .microbatches = 2, .layers = {2}});
+  const std::string chart = LaneChart(programs[0]).text(200, false);
+  CHECK(chart.find("a0' ") != std::string::npos);
+  CHECK(chart.find("a0'g") == std::string::npos);
+  std::istringstream lines(chart);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("compute", 0) != 0) continue;
+    for (std::size_t cell = 9; cell + 3 < line.size(); cell += 4) CHECK(line[cell + 3] == ' ');
+  }
 }
 
 TEST_CASE("a lane chart shows the units it is asked for") {
@@ -70,9 +84,9 @@ TEST_CASE("a lane chart shows the units it is asked for") {
   CHECK(chart.first_backward() == 4);
   const std::string part = chart.text(100, false, {.from = 2, .count = 3});
   CHECK(part.find("6 units, here 2 to 5\n") != std::string::npos);
-  CHECK(part.find("         2\ncompute  M2 M3 m4\n") != std::string::npos);
+  CHECK(part.find("         2\ncompute  M2  M3  m4\n") != std::string::npos);
   const std::string rest = chart.text(100, false, {.from = 4});
-  CHECK(rest.find("         4\ncompute  m4 m5\n") != std::string::npos);
+  CHECK(rest.find("         4\ncompute  m4  m5\n") != std::string::npos);
 }
 
 TEST_CASE("colour changes nothing but the colour") {
