@@ -16,12 +16,18 @@ struct ConfigArgs {
   int ranks = 0;                       // 0 = what the config names (train: what mpirun started)
 };
 
+struct ReportArgs {
+  ConfigArgs config;
+  std::string json;  // file for what the tables say, "-" = instead of them; "" = none
+};
+
 struct ScheduleArgs {
   ConfigArgs config;
+  std::string json;      // as of ReportArgs
   int stage = 0;
   bool text = false;     // the program itself, line by line
   std::string svg;       // file for a picture of all stages
-  MachineModel machine;  // of the picture
+  MachineModel machine;  // that is modelled
   int width = 0;         // columns of the chart; 0 = the terminal's
   int from = 0;          // first unit of the chart
   bool all = false;      // also what is too much to take in
@@ -52,9 +58,9 @@ struct BenchArgs {
 RunConfig planned_config(const ConfigArgs& args);
 
 int run_train(const ConfigArgs& args);
-int run_plan(const ConfigArgs& args);
+int run_plan(const ReportArgs& args);
 int run_schedule(const ScheduleArgs& args);
-int run_check(const ConfigArgs& args);
+int run_check(const ReportArgs& args);
 int run_trace(const TraceArgs& args);
 int run_tokenize(const TokenizeArgs& args);
 int run_bench(BenchArgs args);

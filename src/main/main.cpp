@@ -16,6 +16,7 @@
 #include "commands.h"
 #include "standard_output.h"
 #include "tandem/base/error.h"
+#include "tandem/base/json.h"
 #include "tandem/base/nearest.h"
 #include "version.h"
 
@@ -69,17 +70,23 @@ void add_ranks(CLI::App& command, ConfigArgs& args, int most, const char* help) 
   command.add_option("--ranks", args.ranks, help)->check(integer_in(1, most));
 }
 
-// The machine that a picture models.
-void add_machine(CLI::App& command, tandem::MachineModel& machine, CLI::Option* picture) {
+void add_json(CLI::App& command, std::string& json) {
+  command
+      .add_option("--json", json,
+                  "write what the tables say to this file; -: print it instead of them")
+      ->check(not_empty());
+}
+
+// The machine that is modelled.
+void add_machine(CLI::App& command, tandem::MachineModel& machine) {
   const auto add = [&](const char* name, double& value, const char* help) {
-    command.add_option(name, value, help)
-        ->check(CLI::Range(1e-6, 1e9))
-        ->capture_default_str()
-        ->needs(picture);
+    command.add_option(name, value, help)->check(number_in(1e-6, 1e9))->capture_default_str();
   };
-  add("--tflops", machine.tflops, "of the picture: sustained TFLOP/s of a rank");
-  add("--gb-per-s", machine.gb_per_s, "of the picture: GB/s of a rank to others");
-  add("--latency-us", machine.latency_us, "of the picture: added to every node and message");
+  add("--tflops", machine.tflops, "modelled: sustained TFLOP/s of a rank");
+  add("--gb-per-s", machine.gb_per_s,
+      "modelled: GB/s of a rank to others; about 250 over NVLink inside a host of H200s, 50 over a "
+      "400 Gb/s adapter a GPU between hosts");
+  add("--latency-us", machine.latency_us, "modelled: added to every node and message");
 }
 
 // "help train" is "train --help".
@@ -103,6 +110,22 @@ void require_known_command(CLI::App& app, const std::vector<const char*>& words)
                       near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
 }
 
+// CLI11's complaint in the form of all errors, with the way out.
+[[noreturn]] void throw_usage(const CLI::App& app, const CLI::ParseError& error) {
+  const auto commands = app.get_subcommands();
+  const CLI::App& asked = commands.empty() ? app : *commands.front();
+  std::string what = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> extras = app.remaining(true);
+    if (!extras.empty() && extras[0].starts_with('-'))
+      what = "there is no option " + tandem::excerpt(extras[0]);
+    if (asked.get_option_no_throw("OVERRIDE") != nullptr)
+      what += "; keys of the config go as section.key=value, as in model.layers=4";
+  }
+  tandem::throw_error(tandem::ExitCode::kUsage, "{}; tandem {}--help lists the options", what,
+                      commands.empty() ? "" : asked.get_name() + " ");
+}
+
 int dispatch(int argc, char** argv) {
   CLI::App app{
       "Tandem pre-trains mixture-of-experts language models.\n"
@@ -115,7 +138,8 @@ int dispatch(int argc, char** argv) {
       "cannot be written,\n4 training went wrong, 5 communication failed or timed out, 6 out of "
       "memory or threads.");
 
-  ConfigArgs train, plan, check;
+  ConfigArgs train;
+  tandem::ReportArgs plan, check;
   tandem::ScheduleArgs schedule;
   tandem::TraceArgs trace;
   tandem::TokenizeArgs tokenize;
@@ -128,20 +152,22 @@ int dispatch(int argc, char** argv) {
   train_command->footer("Example: tandem train configs/smoke.json --ranks 4 train.steps=20");
 
   auto* plan_command = app.add_subcommand("plan", "Grid, partition, parameters, FLOPs and memory");
-  add_config_args(*plan_command, plan);
-  add_ranks(*plan_command, plan, kMostRanks, "plan for N ranks");
+  add_config_args(*plan_command, plan.config);
+  add_ranks(*plan_command, plan.config, kMostRanks, "plan for N ranks");
+  add_json(*plan_command, plan.json);
   plan_command->footer("Example: tandem plan configs/qwen3-30b-a3b.json --ranks 64");
 
-  auto* schedule_command = app.add_subcommand("schedule", "Show the program of a pipeline stage");
+  auto* schedule_command =
+      app.add_subcommand("schedule", "Show the program of a pipeline stage, and model a step");
   add_config_args(*schedule_command, schedule.config);
   add_ranks(*schedule_command, schedule.config, kMostRanks, "plan for N ranks");
   schedule_command->add_option("--stage", schedule.stage, "pipeline stage to show")
       ->check(integer_in(0, std::numeric_limits<int>::max()));
   schedule_command->add_flag("--text", schedule.text, "print the program line by line");
-  auto* svg = schedule_command
-                  ->add_option("--svg", schedule.svg, "write a picture of all stages to this file")
-                  ->check(not_empty());
-  add_machine(*schedule_command, schedule.machine, svg);
+  schedule_command->add_option("--svg", schedule.svg, "write a picture of all stages to this file")
+      ->check(not_empty());
+  add_json(*schedule_command, schedule.json);
+  add_machine(*schedule_command, schedule.machine);
   schedule_command->add_option("--width", schedule.width, "columns of the chart")
       ->check(integer_in(20, 10000));
   schedule_command->add_option("--from", schedule.from, "first unit of the chart")
@@ -151,8 +177,9 @@ int dispatch(int argc, char** argv) {
   schedule_command->footer("Example: tandem schedule configs/demo.json --svg demo.svg");
 
   auto* check_command = app.add_subcommand("check", "Prove the programs of all ranks");
-  add_config_args(*check_command, check);
-  add_ranks(*check_command, check, kMostRanks, "check for N ranks");
+  add_config_args(*check_command, check.config);
+  add_ranks(*check_command, check.config, kMostRanks, "check for N ranks");
+  add_json(*check_command, check.json);
   check_command->footer("Example: tandem check configs/qwen3-235b-a22b.json --ranks 1024");
 
   auto* trace_command = app.add_subcommand("trace", "Tables and a picture of a measured trace");
@@ -221,8 +248,8 @@ int dispatch(int argc, char** argv) {
   try {
     app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : static_cast<int>(tandem::ExitCode::kUsage);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    throw_usage(app, error);
   }
   if (*train_command) return tandem::run_train(train);
   if (*plan_command) return tandem::run_plan(plan);

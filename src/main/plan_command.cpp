@@ -4,8 +4,11 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "commands.h"
+#include "json_report.h"
+#include "output_file.h"
 #include "tandem/base/units.h"
 #include "tandem/config/load.h"
 #include "tandem/model/cost.h"
@@ -56,10 +59,47 @@ std::string layers_of(const Partition& partition, int stage) {
   return text;
 }
 
+// A stage as the table and the report show it.
+struct StagePlan {
+  int stage = 0;
+  std::int64_t params = 0;
+  int warmup = 0, live = 0;
+  MemoryPlan memory;  // of one rank
+};
+
+struct Plan {
+  const RunConfig& config;
+  Partition partition;
+  std::vector<StagePlan> stages;
+  [[nodiscard]] std::int64_t largest() const {
+    std::int64_t most = 0;
+    for (const StagePlan& stage : stages) most = std::max(most, stage.memory.total());
+    return most;
+  }
+};
+
+Plan make_plan(const RunConfig& config) {
+  Plan plan{config, make_partition(config), {}};
+  const RankGrid grid = make_grid(config);
+  const LowerOptions options = lower_options(config);
+  for (int stage = 0; stage < grid.pp; ++stage) {
+    const ParamTable table = make_params(config, grid, plan.partition, grid.rank_at(stage, 0));
+    plan.stages.push_back(
+        {stage, rank_params(table), warmup_tasks(options.shape, stage),
+         peak_live_chunks(options.shape, stage),
+         rank_memory(table, build_program(options, ProgramKind::kTraining, stage), config)});
+  }
+  return plan;
+}
+
+double tokens_per_step(const RunConfig& config) {
+  return static_cast<double>(config.train.global_batch) * config.train.seq_len;
+}
+
 void print_model(const RunConfig& config) {
   const ParamCount count = count_params(config.model);
   const double flops = flops_per_token(config);
-  const double tokens = static_cast<double>(config.train.global_batch) * config.train.seq_len;
+  const double tokens = tokens_per_step(config);
   fmt::print("model       {} layers, hidden {}, {} heads / {} kv, {} experts top-{}, vocab {}\n",
              config.model.layers, config.model.hidden, config.model.heads, config.model.kv_heads,
              config.model.experts, config.model.topk, config.model.vocab);
@@ -78,43 +118,100 @@ void print_layout(const RunConfig& config) {
              config.microbatches());
 }
 
-void print_stages(const RunConfig& config) {
-  const RankGrid grid = make_grid(config);
-  const Partition partition = make_partition(config);
-  const LowerOptions options = lower_options(config);
+void print_stages(const Plan& plan) {
   constexpr std::string_view kLayers = "layers of each chunk";
   std::size_t width = kLayers.size();
-  for (int stage = 0; stage < grid.pp; ++stage)
-    width = std::max(width, layers_of(partition, stage).size());
+  for (const StagePlan& stage : plan.stages)
+    width = std::max(width, layers_of(plan.partition, stage.stage).size());
   fmt::print("{:>5}  {:<{}} {:>14} {:>7} {:>5} {:>8} {:>8} {:>9} {:>8} {:>9} {:>8}\n", "stage",
              kLayers, width, "parameters", "warm-up", "live", "params", "grads", "optimizer",
              "saved", "transient", "sum GiB");
-  std::int64_t largest = 0;
-  for (int stage = 0; stage < grid.pp; ++stage) {
-    const ParamTable table = make_params(config, grid, partition, grid.rank_at(stage, 0));
-    const MemoryPlan memory =
-        rank_memory(table, build_program(options, ProgramKind::kTraining, stage), config);
+  for (const StagePlan& stage : plan.stages) {
+    const MemoryPlan& memory = stage.memory;
     fmt::print(
         "{:>5}  {:<{}} {:>14} {:>7} {:>5} {:>8.3f} {:>8.3f} {:>9.3f} {:>8.3f} {:>9.3f} {:>8.3f}\n",
-        stage, layers_of(partition, stage), width, rank_params(table),
-        warmup_tasks(options.shape, stage), peak_live_chunks(options.shape, stage),
-        gib(memory.params), gib(memory.grads), gib(memory.optimizer), gib(memory.saved),
+        stage.stage, layers_of(plan.partition, stage.stage), width, stage.params, stage.warmup,
+        stage.live, gib(memory.params), gib(memory.grads), gib(memory.optimizer), gib(memory.saved),
         gib(memory.transient), gib(memory.total()));
-    largest = std::max(largest, memory.total());
   }
   fmt::print(
       "\nparameters per rank; warm-up: forward tasks before the first backward; live: chunks "
       "whose\nactivations are held at once, at the peak; GiB per rank with balanced experts; "
       "transient: what\nnodes hand to each other and nobody keeps for a backward pass.\n"
       "E embedding, H head and loss, - a chunk without layers.\n");
-  constexpr double kH100 = 79.0, kH200 = 139.0;  // GiB that a process can have
-  const double need = gib(largest);
-  const char* fits = need <= kH100 ? "fits the 80 GB of an H100"
-                     : need <= kH200
-                         ? "too much for 80 GB (H100), fits 141 GB (H200)"
-                         : "too much for 141 GB (H200): more pp, ep or dp, or a smaller "
-                           "micro-batch";
-  fmt::print("largest rank: {:.1f} GiB before scratch and libraries; {}\n", need, fits);
+}
+
+struct Gpu {
+  const char* key;
+  const char* said;
+  double gib;  // that a process can have
+};
+constexpr Gpu kH100 = {"h100_80gb", "the 80 GB of an H100", 79.0};
+constexpr Gpu kH200 = {"h200_141gb", "the 141 GB of an H200", 139.0};
+// Beside the plan: scratch, workspaces of libraries, communicators, the CUDA context. Slices that
+// were planned at 98 to 110 GiB took 103 to 113 on H200s.
+constexpr double kLeastBesides = 3.0, kMostBesides = 5.0;
+
+const char* fit(double need_gib, const Gpu& gpu) {
+  return need_gib + kMostBesides <= gpu.gib ? "fits" : need_gib <= gpu.gib ? "tight" : "too much";
+}
+
+std::string fit_text(double need_gib, const Gpu& gpu) {
+  const std::string how = fit(need_gib, gpu);
+  return fmt::format("{}{} {}", how,
+                     how == "fits"    ? ""
+                     : how == "tight" ? " on"
+                                      : " for",
+                     gpu.said);
+}
+
+void print_largest(const Plan& plan) {
+  const double need = gib(plan.largest());
+  std::string text = fit_text(need, kH100);
+  if (need + kMostBesides > kH100.gib) text += ", " + fit_text(need, kH200);
+  if (need > kH200.gib) text += ": more pp, ep or dp, or a smaller micro-batch";
+  fmt::print(
+      "largest rank: {:.1f} GiB, and {:g} to {:g} GiB more for scratch, libraries and the CUDA "
+      "context; {}\n",
+      need, kLeastBesides, kMostBesides, text);
+}
+
+void write_stage(JsonWriter& json, const Plan& plan, const StagePlan& stage) {
+  json.begin_object().key("stage").value(stage.stage).key("chunks").begin_array();
+  for (int chunk = 0; chunk < plan.partition.vpp; ++chunk) {
+    const ChunkPlan& held = plan.partition.at(stage.stage, chunk);
+    json.begin_object().key("layer_begin").value(held.layer_begin);
+    json.key("layer_end").value(held.layer_end).key("embedding").value(held.has_embedding);
+    json.key("head").value(held.has_head).end_object();
+  }
+  const MemoryPlan& memory = stage.memory;
+  json.end_array().key("parameters").value(stage.params).key("warmup_tasks").value(stage.warmup);
+  json.key("live_chunks").value(stage.live).key("params_bytes").value(memory.params);
+  json.key("grads_bytes").value(memory.grads).key("optimizer_bytes").value(memory.optimizer);
+  json.key("saved_bytes").value(memory.saved).key("transient_bytes").value(memory.transient);
+  json.key("total_bytes").value(memory.total()).end_object();
+}
+
+void write_report(const Plan& plan, const std::string& file) {
+  const ModelConfig& model = plan.config.model;
+  const ParamCount count = count_params(model);
+  const double flops = flops_per_token(plan.config), tokens = tokens_per_step(plan.config);
+  JsonWriter json = begin_report("plan", plan.config);
+  json.key("model").begin_object().key("layers").value(model.layers);
+  json.key("hidden").value(model.hidden).key("heads").value(model.heads);
+  json.key("kv_heads").value(model.kv_heads).key("experts").value(model.experts);
+  json.key("topk").value(model.topk).key("vocab").value(model.vocab);
+  json.key("parameters").value(count.total).key("active_parameters").value(count.active);
+  json.end_object().key("flop_per_token").value(flops);
+  json.key("flop_per_step").value(flops * tokens).key("tokens_per_step").value(tokens);
+  json.key("stages").begin_array();
+  for (const StagePlan& stage : plan.stages) write_stage(json, plan, stage);
+  json.end_array().key("largest_rank").begin_object().key("bytes").value(plan.largest());
+  json.key("least_besides_bytes").value(kLeastBesides * kGib);
+  json.key("most_besides_bytes").value(kMostBesides * kGib);
+  for (const Gpu& gpu : {kH100, kH200}) json.key(gpu.key).value(fit(gib(plan.largest()), gpu));
+  json.end_object();
+  end_report(json, file);
 }
 
 }  // namespace
@@ -135,11 +232,16 @@ RunConfig planned_config(const ConfigArgs& args) {
   return planned;
 }
 
-int run_plan(const ConfigArgs& args) {
-  const RunConfig config = planned_config(args);
+int run_plan(const ReportArgs& args) {
+  require_other_file("--json", args.json, args.config.path);
+  const RunConfig config = planned_config(args.config);
+  const Plan plan = make_plan(config);
+  if (!args.json.empty()) write_report(plan, args.json);
+  if (instead_of_tables(args.json)) return 0;
   print_model(config);
   print_layout(config);
-  print_stages(config);
+  print_stages(plan);
+  print_largest(plan);
   return 0;
 }
 

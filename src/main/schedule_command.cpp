@@ -3,16 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <string>
 #include <vector>
 
 #include "commands.h"
+#include "json_report.h"
 #include "output_file.h"
 #include "tandem/base/atomic_file.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/config/load.h"
-#include "tandem/schedule/check.h"
 #include "tandem/schedule/lower.h"
 #include "tandem/schedule/policy.h"
 #include "tandem/schedule/print.h"
@@ -22,32 +22,13 @@
 namespace tandem {
 namespace {
 
-std::vector<Program> build_all(const RunConfig& config, ProgramKind kind, EventMode events) {
-  LowerOptions options = lower_options(config);
-  options.events = events;
-  return build_programs(options, kind);
-}
+constexpr double kUsPerSecond = 1e6;
 
 int terminal_width() {
   constexpr int kDefaultWidth = 120;
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
                                                                          : kDefaultWidth;
-}
-
-void write_svg(const ScheduleArgs& args, const RunConfig& config,
-               const std::vector<Program>& programs) {
-  const SimResult result = simulate(programs, cost_model(config, args.machine));
-  const std::string machine =
-      fmt::format("{:g} TFLOP/s and {:g} GB/s a rank, {:g} us a node or message",
-                  args.machine.tflops, args.machine.gb_per_s, args.machine.latency_us);
-  const std::string title =
-      fmt::format("Modelled: pp {} x vpp {}, ep {}, {} micro-batches, overlap {}; {}",
-                  config.parallel.pp, config.parallel.vpp, config.parallel.ep,
-                  config.microbatches(), config.overlap.enabled ? "on" : "off", machine);
-  replace_file(args.svg, to_svg(programs, result, title));
-  fmt::print("{}: {}\nmodelled, not measured: {} (--tflops, --gb-per-s, --latency-us)\n", args.svg,
-             summary_text(result, config.parallel.pp), machine);
 }
 
 // What a reader can take in; --all shows the rest.
@@ -101,54 +82,94 @@ void print_lanes(const RunConfig& config, const Program& program, const Schedule
   fmt::print(".\n");
 }
 
-bool report_check(const char* what, const std::vector<Program>& programs) {
-  const CheckReport report = check_programs(programs);
+// A step on the modelled machine.
+struct ModelledStep {
+  SimResult result;
+  double tokens_per_s = 0;
+  std::string machine;
+};
+
+ModelledStep modelled(const RunConfig& config, const MachineModel& machine,
+                      const std::vector<Program>& programs) {
+  ModelledStep step{.result = simulate(programs, cost_model(config, machine)), .machine = {}};
+  const double tokens = static_cast<double>(config.train.global_batch) * config.train.seq_len;
+  step.tokens_per_s = tokens / (step.result.step_us / kUsPerSecond);
+  step.machine = fmt::format("{:g} TFLOP/s and {:g} GB/s a rank, {:g} us a node or message",
+                             machine.tflops, machine.gb_per_s, machine.latency_us);
+  return step;
+}
+
+void write_svg(const std::string& file, const RunConfig& config,
+               const std::vector<Program>& programs, const ModelledStep& step) {
+  const std::string title =
+      fmt::format("Modelled: pp {} x vpp {}, ep {}, {} micro-batches, overlap {}",
+                  config.parallel.pp, config.parallel.vpp, config.parallel.ep,
+                  config.microbatches(), config.overlap.enabled ? "on" : "off");
+  replace_file(file, to_svg(programs, step.result, title, step.machine));
+}
+
+void print_modelled(const RunConfig& config, const ModelledStep& step) {
   fmt::print(
-      "{:<28} {:>9} instructions {:>7} waits {:>7} records {:>6} cross-direction waits   {}\n",
-      what, report.instrs, report.waits, report.records, report.cross_direction_waits,
-      report.ok() ? "sound" : fmt::format("{} FINDINGS", report.total_findings));
-  for (const Finding& finding : report.findings)
-    fmt::print("  stage {}: {}\n", finding.stage, finding.what);
-  return report.ok();
+      "{}, {:.0f} tokens/s on {} ranks\nmodelled, not measured: {} (--tflops, --gb-per-s, "
+      "--latency-us)\n",
+      summary_text(step.result), step.tokens_per_s, config.world(), step.machine);
+}
+
+void write_report(const ScheduleArgs& args, const RunConfig& config,
+                  const std::vector<Program>& programs, const ModelledStep& step) {
+  JsonWriter json = begin_report("schedule", config);
+  json.key("machine").begin_object().key("flop_per_s").value(args.machine.tflops * 1e12);
+  json.key("bytes_per_s").value(args.machine.gb_per_s * 1e9);
+  json.key("latency_s").value(args.machine.latency_us / kUsPerSecond).end_object();
+  const SimResult& result = step.result;
+  json.key("modelled").begin_object().key("step_s").value(result.step_us / kUsPerSecond);
+  json.key("tokens_per_s").value(step.tokens_per_s);
+  json.key("compute_idle_share").value(result.idle.total());
+  json.key("alltoall_idle_share").value(result.idle.alltoall);
+  json.key("pipeline_idle_share").value(result.idle.pipeline);
+  json.key("grad_sync_idle_share").value(result.idle.grad_sync);
+  json.key("alltoall_hidden_share");
+  result.ep_us > 0.0 ? json.value(result.hidden_share()) : json.null();
+  json.end_object().key("stages").begin_array();
+  const PipelineShape shape = lower_options(config).shape;
+  for (const Program& program : programs) {
+    json.begin_object().key("stage").value(program.stage);
+    json.key("instructions").value(program.instrs.size());
+    json.key("tasks").value(task_line(training_order(shape, program.stage))).end_object();
+  }
+  json.end_array();
+  end_report(json, args.json);
 }
 
 }  // namespace
 
 int run_schedule(const ScheduleArgs& args) {
   require_other_file("--svg", args.svg, args.config.path);
+  require_other_file("--json", args.json, args.config.path);
   const RunConfig config = planned_config(args.config);
   if (args.stage < 0 || args.stage >= config.parallel.pp)
     throw_error(ExitCode::kUsage, "--stage {}: the config has stages 0 to {}", args.stage,
                 config.parallel.pp - 1);
-  const auto programs = build_all(config, ProgramKind::kTraining, config.overlap.events);
+  const auto programs = build_programs(lower_options(config), ProgramKind::kTraining);
   const Program& program = programs[static_cast<std::size_t>(args.stage)];
-  if (!args.svg.empty()) write_svg(args, config, programs);
+  const ModelledStep step = modelled(config, args.machine, programs);
+  if (!args.svg.empty()) write_svg(args.svg, config, programs, step);
+  if (!args.json.empty()) write_report(args, config, programs, step);
+  if (instead_of_tables(args.json)) return 0;
   if (args.text) {
     fmt::print("{}", to_text(program));
-  } else if (args.svg.empty()) {
+    return 0;
+  }
+  if (args.svg.empty()) {
     const int width = args.width > 0 ? args.width : terminal_width();
     print_tasks(config, width, args.all);
     print_lanes(config, program, args, width);
+    fmt::print("\n");
+  } else {
+    fmt::print("{}: ", args.svg);
   }
+  print_modelled(config, step);
   return 0;
-}
-
-int run_check(const ConfigArgs& args) {
-  const auto begin = std::chrono::steady_clock::now();
-  const RunConfig config = planned_config(args);
-  fmt::print("{} ranks: pp {} x dp {}, vpp {}, ep {}, {} micro-batches\n", config.world(),
-             config.parallel.pp, config.parallel.dp, config.parallel.vpp, config.parallel.ep,
-             config.microbatches());
-  bool sound = report_check("training, per-direction",
-                            build_all(config, ProgramKind::kTraining, EventMode::kPerDirection));
-  sound &= report_check("training, shared event",
-                        build_all(config, ProgramKind::kTraining, EventMode::kShared));
-  sound &= report_check("evaluation",
-                        build_all(config, ProgramKind::kEvaluation, EventMode::kPerDirection));
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  fmt::print("{} in {:.2f} s\n", sound ? "no findings" : "FINDINGS", seconds);
-  return static_cast<int>(sound ? ExitCode::kOk : ExitCode::kInternal);
 }
 
 }  // namespace tandem

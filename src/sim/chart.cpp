@@ -15,8 +15,12 @@ constexpr double kWidth = 1600, kLeft = 164, kRight = 24, kTop = 92, kBottom = 4
 constexpr double kPlot = kWidth - kLeft - kRight;
 constexpr double kThinRow = 13, kRowGap = 3, kBandPad = 8, kBandGap = 12;
 constexpr double kTextSize = 11;  // of texts in boxes
-constexpr double kSliver = 0.8;   // narrower neighbours of one look are drawn as one
-constexpr double kMinGap = 0.15;
+constexpr double kSliver = 0.8;   // narrower boxes share a column with their neighbours
+constexpr double kColumn = 3;     // as wide as this, if there are more of them
+constexpr double kRounded = 6;  // wider boxes have round corners and a rim against their neighbours
+constexpr std::string_view kColumnNote =
+    "Nodes too narrow to draw one by one share a column: each shade is as high as its share of the "
+    "column's time, the rest is idle.";
 
 struct Shade {
   std::string_view label;
@@ -112,11 +116,16 @@ class Picture {
   }
 
   std::string text() {
+    std::string rows;
+    for (const Band& band : bands_)
+      for (const Row& row : band.rows) boxes(rows, row);
     std::string out = head();
     for (const Band& band : bands_) out += frame(band);
-    out += axis();
-    for (const Band& band : bands_)
-      for (const Row& row : band.rows) boxes(out, row);
+    out += axis() + rows;
+    if (columns_)
+      out +=
+          fmt::format("<text x=\"24\" y=\"{:.1f}\" class=\"k\" fill-opacity=\"0.75\">{}</text>\n",
+                      bottom_ + 40, kColumnNote);
     return out + "</svg>\n";
   }
 
@@ -164,7 +173,7 @@ class Picture {
         "text{{fill:#2a2f36}} .n{{font-size:{}px;text-anchor:middle;pointer-events:none}} "
         ".w{{fill:#fff}} .l{{font-size:11px;fill:#6a7280;text-anchor:end}} "
         ".s{{font-size:13px;font-weight:bold}} .k{{font-size:12px}} .b{{fill:#f4f6f9}} "
-        ".g{{stroke:#dde2e9;stroke-width:1}} "
+        ".g{{stroke:#dde2e9;stroke-width:1}} .e{{stroke:#f4f6f9;stroke-width:0.5}} "
         ".a{{font-size:11px;fill:#6a7280;text-anchor:middle}}\n",
         kWidth, bottom_ + kBottom, kTextSize);
     std::string hatches;
@@ -254,57 +263,88 @@ class Picture {
     return out;
   }
 
-  void boxes(std::string& out, const Row& row) const {
+  void boxes(std::string& out, const Row& row) {
     const std::vector<ChartBox>& all = row.row->boxes;
     for (std::size_t i = 0; i < all.size();) {
       if (!shown(all[i])) {
         ++i;
         continue;
       }
-      const std::size_t next = end_of_block(all, i);
-      const ChartBox& longest =
-          *std::max_element(all.begin() + static_cast<std::ptrdiff_t>(i),
-                            all.begin() + static_cast<std::ptrdiff_t>(next),
-                            [](const ChartBox& a, const ChartBox& b) {
-                              return a.end_us - a.begin_us < b.end_us - b.begin_us;
-                            });
-      block(out, row, x_of(all[i].begin_us), x_of(all[next - 1].end_us), longest, next - i);
+      const std::size_t next = end_of_column(all, i);
+      if (next - i > 1)
+        column(out, row, all, i, next);
+      else
+        box(out, row, all[i]);
       i = next;
     }
   }
 
-  // A box, or a run of slivers without visible gaps that are together no wider than one.
-  [[nodiscard]] std::size_t end_of_block(const std::vector<ChartBox>& all, std::size_t i) const {
-    const double begin = x_of(all[i].begin_us);
-    std::size_t next = i + 1;
-    while (next < all.size() && shown(all[next]) && x_of(all[next].end_us) - begin < kSliver &&
-           x_of(all[next].begin_us) - x_of(all[next - 1].end_us) < kMinGap)
-      ++next;
-    return next;
+  [[nodiscard]] double width_of(const ChartBox& box) const {
+    return x_of(box.end_us) - x_of(box.begin_us);
   }
 
-  // `box` gives the look of the `count` boxes in the block.
-  static void block(std::string& out, const Row& row, double begin, double end, const ChartBox& box,
-                    std::size_t count) {
-    const double width = end - begin;
-    const double gap = width > 3 ? 0.5 : 0.0;  // lets neighbours of one shade be told apart
+  // From a sliver on, those that begin in the same column; one box of any other width.
+  [[nodiscard]] std::size_t end_of_column(const std::vector<ChartBox>& all, std::size_t i) const {
+    const double end = x_of(all[i].begin_us) + kColumn;
+    std::size_t next = i;
+    while (next < all.size() && shown(all[next]) && width_of(all[next]) < kSliver &&
+           x_of(all[next].end_us) <= end)
+      ++next;
+    return std::max(next, i + 1);
+  }
+
+  // The slivers [i, next), by look. A column reaches the next box if that is near, so that a busy
+  // part looks like one.
+  void column(std::string& out, const Row& row, const std::vector<ChartBox>& all, std::size_t i,
+              std::size_t next) {
+    struct Part {
+      double width = 0;
+      int count = 0;
+    };
+    std::array<std::array<Part, 2>, kNumTones> parts{};
+    for (std::size_t k = i; k < next; ++k) {
+      Part& part =
+          parts[static_cast<std::size_t>(all[k].tone)][static_cast<std::size_t>(all[k].dir)];
+      part.width += width_of(all[k]);
+      ++part.count;
+    }
+    const double begin = x_of(all[i].begin_us);
+    double end = x_of(all[next - 1].end_us);
+    if (next < all.size() && x_of(all[next].begin_us) < end + kColumn)
+      end = std::clamp(x_of(all[next].begin_us), end, std::max(end, begin + kColumn));
+    double y = row.top + row.height;
+    for (std::size_t tone = 0; tone < kNumTones; ++tone) {
+      for (const Dir dir : {Dir::kFwd, Dir::kBwd}) {
+        const Part& part = parts[tone][static_cast<std::size_t>(dir)];
+        if (part.count == 0) continue;
+        const double height = end > begin ? row.height * part.width / (end - begin) : 0.0;
+        y -= height;
+        out += fmt::format(
+            "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.3f}\" height=\"{:.2f}\" class=\"{}\" "
+            "data-n=\"{}\"/>\n",
+            begin, y, end - begin, height, class_of(static_cast<Tone>(tone), dir), part.count);
+      }
+    }
+    columns_ = true;
+  }
+
+  void box(std::string& out, const Row& row, const ChartBox& box) const {
+    const double begin = x_of(box.begin_us), width = width_of(box);
+    const bool wide = width > kRounded;
     out += fmt::format(
-        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" class=\"{}\"", begin,
-        row.top, std::max(width - gap, kSliver), row.height, class_of(box.tone, box.dir));
-    if (width > 6) out += " rx=\"2\"";
-    if (count > 1) {
-      out += fmt::format(" data-n=\"{}\"/>\n", count);
-      return;
-    }
+        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.3f}\" height=\"{}\" class=\"{}{}\"{} "
+        "data-n=\"1\"",
+        begin, row.top, width, row.height, class_of(box.tone, box.dir), wide ? " e" : "",
+        wide ? " rx=\"2\"" : "");
     if (width < 2.0) {
-      out += " data-n=\"1\"/>\n";
+      out += "/>\n";
       return;
     }
-    out += fmt::format(" data-n=\"1\"><title>{}</title></rect>", escaped(box.tooltip));
+    out += fmt::format("><title>{}</title></rect>", escaped(box.tooltip));
     for (const std::string& label : box.labels) {
       if (width < text_width(label) + 3 || row.height < kThinRow) continue;
       out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>",
-                         (begin + end) / 2, row.top + row.height / 2 + 4,
+                         begin + width / 2, row.top + row.height / 2 + 4,
                          shade(box.tone).dark ? "n w" : "n", escaped(label));
       break;
     }
@@ -316,50 +356,10 @@ class Picture {
   const double scale_;  // picture units per microsecond
   std::vector<Band> bands_;
   double bottom_ = 0;
+  bool columns_ = false;  // whether there is any
 };
 
 }  // namespace
-
-Tone tone_of(Op op, NodeKind node, Phase phase) {
-  switch (op) {
-    case Op::kSend:
-    case Op::kRecv:
-      return Tone::kTransfer;
-    case Op::kGradSync:
-    case Op::kOptStep:
-      return Tone::kGradients;
-    case Op::kHostWait:
-      return Tone::kHostWait;
-    default:
-      break;
-  }
-  if (phase == Phase::kBwdWeight) return Tone::kWeight;
-  switch (node) {
-    case NodeKind::kAttention:
-      return Tone::kAttention;
-    case NodeKind::kExperts:
-      return Tone::kExperts;
-    case NodeKind::kMlp:
-      return Tone::kMlp;
-    case NodeKind::kAggregate:
-      return Tone::kAggregate;
-    case NodeKind::kCounts:
-      return Tone::kCounts;
-    case NodeKind::kDispatch:
-    case NodeKind::kCombine:
-      return Tone::kAllToAll;
-    case NodeKind::kEmbedding:
-    case NodeKind::kHead:
-      break;
-  }
-  return Tone::kEnds;
-}
-
-std::string time_text(double us, double scale_us) {
-  if (scale_us >= 1e6) return fmt::format("{:.4g} s", us / 1e6);
-  if (scale_us >= 1e3) return fmt::format("{:.4g} ms", us / 1e3);
-  return fmt::format("{:.4g} \u00b5s", us);
-}
 
 std::string to_svg(const Chart& chart) {
   return Picture(chart).text();

@@ -1,6 +1,8 @@
 // The picture of modelled programs.
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "tandem/sim/chart.h"
 #include "tandem/sim/simulate.h"
 
@@ -19,21 +21,29 @@ std::string tooltip(const Program& program, const Instr& instr, const Span& span
 
 }  // namespace
 
-std::string summary_text(const SimResult& result, int stages) {
-  std::string text = fmt::format("step {}, {} {:.1f} %", time_text(result.step_us, result.step_us),
-                                 stages > 1 ? "bubble" : "compute idle", 100.0 * result.bubble);
+std::string summary_text(const SimResult& result) {
+  const ComputeIdle& idle = result.idle;
+  std::string causes;
+  for (const auto& [name, share] : {std::pair("all-to-all", idle.alltoall),
+                                    {"pipeline", idle.pipeline},
+                                    {"gradient sync", idle.grad_sync}})
+    if (share >= 0.0005)
+      causes += fmt::format("{}{} {:.1f}", causes.empty() ? "" : ", ", name, 100.0 * share);
+  std::string text = fmt::format("step {}, compute idle {:.1f} %",
+                                 time_text(result.step_us, result.step_us), 100.0 * idle.total());
+  if (!causes.empty()) text += fmt::format(" ({})", causes);
   if (result.ep_us > 0.0)
     text += fmt::format(", expert all-to-all {:.1f} % hidden under compute",
-                        100.0 * result.ep_hidden_us / result.ep_us);
+                        100.0 * result.hidden_share());
   return text;
 }
 
 std::string to_svg(const std::vector<Program>& by_stage, const SimResult& result,
-                   const std::string& title) {
+                   const std::string& title, const std::string& about) {
   Chart chart;
   chart.title = title;
-  chart.summary = summary_text(result, static_cast<int>(by_stage.size()));
-  chart.hint = "numbers are micro-batches";
+  chart.summary = summary_text(result);
+  chart.hint = "numbers are micro-batches; modelled, not measured: " + about;
   chart.end_us = result.step_us;
   for (const Program& program : by_stage) {
     ChartBand& band =

@@ -278,20 +278,117 @@ class CommandLine(JobTest):
         self.assertNotIn("stage 16: ", many)
         self.assertIn("... 16 more stages", many)
 
-    def test_one_stage_has_no_bubble(self):
-        done = tandem("schedule", self.config, "--svg", self.path("a.svg"))
-        self.assertRegex(done.stdout, r"step .*, bubble [0-9.]+ %, expert all-to-all [0-9.]+ % hidden")
-        self.assertIn("modelled, not measured: 500 TFLOP/s and 50 GB/s a rank", done.stdout)
-        slow = tandem("schedule", self.config, "--svg", self.path("a.svg"), "--gb-per-s", "0.001")
-        hidden = [float(re.search(r"all-to-all ([0-9.]+) % hidden", text).group(1))
-                  for text in (done.stdout, slow.stdout)]
-        self.assertLess(hidden[1], hidden[0], slow.stdout)
-        self.refused(2, "--svg", "schedule", self.config, "--gb-per-s", "5")
-        one = ["parallel.pp=1", "parallel.vpp=1", "--ranks", "2"]
-        done = tandem("schedule", self.config, *one, "--svg", self.path("a.svg"))
-        self.assertRegex(done.stdout, r"step .*, compute idle [0-9.]+ %, expert all-to-all")
+    def modelled(self, *arguments):
+        """(share of idle compute, its causes by name, hidden share) of a step, in percent."""
+        done = tandem("schedule", self.config, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = re.search(r"step .*, compute idle ([0-9.]+) % \((.*)\), expert all-to-all ([0-9.]+) % "
+                         r"hidden under compute, [0-9]+ tokens/s on \d ranks\n", done.stdout)
+        self.assertTrue(said, done.stdout)
+        causes = dict(cause.rsplit(" ", 1) for cause in said[2].split(", "))
+        return float(said[1]), {name: float(share) for name, share in causes.items()}, float(said[3])
+
+    def test_what_compute_waits_for(self):
+        idle, causes, hidden = self.modelled()
+        self.assertEqual(set(causes), {"all-to-all", "pipeline", "gradient sync"})
+        self.assertAlmostEqual(sum(causes.values()), idle, delta=0.2)  # each is rounded
+        _, slow_causes, slow_hidden = self.modelled("--gb-per-s", "0.001")
+        self.assertLess(slow_hidden, hidden)
+        self.assertGreater(slow_causes["all-to-all"], causes["all-to-all"])
+        one = ["parallel.pp=1", "parallel.vpp=1", "--ranks", "2", "--svg", self.path("a.svg")]
+        self.assertEqual(set(self.modelled(*one)[1]), {"all-to-all", "gradient sync"})
+        self.assertIn("modelled, not measured: 500 TFLOP/s and 50 GB/s a rank",
+                      tandem("schedule", self.config).stdout)
         with open(self.path("a.svg"), encoding="utf-8") as file:
-            self.assertNotIn("bubble", file.read())
+            self.assertIn("modelled, not measured: 500 TFLOP/s and 50 GB/s a rank", file.read())
+
+    def report(self, *arguments):
+        """What a command writes for --json, to a file beside its tables or instead of them."""
+        tables = tandem(*arguments)
+        self.assertEqual(tables.returncode, 0, tables.stderr)
+        both = tandem(*arguments, "--json", self.path("report.json"))
+        alone = tandem(*arguments, "--json", "-")
+        with open(self.path("report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        again = json.loads(alone.stdout)
+        for timed in (report, again):
+            timed.pop("check_s", None)
+        self.assertEqual(report, again)
+        self.assertEqual(report["command"], arguments[0])
+        self.assertEqual(report["layout"]["pp"] * report["layout"]["dp"], report["layout"]["ranks"])
+        timeless = re.compile(r" in [0-9.]+ s\n")
+        self.assertEqual(timeless.sub("", both.stdout), timeless.sub("", tables.stdout))
+        return report, tables.stdout
+
+    def test_reports_say_what_the_tables_say(self):
+        plan, said = self.report("plan", self.config)
+        self.assertIn(f"({plan['model']['parameters']} and {plan['model']['active_parameters']})", said)
+        self.assertIn(f"per step of {plan['tokens_per_step']} tokens", said)
+        self.assertEqual([stage["chunks"][0]["embedding"] for stage in plan["stages"]], [True, False])
+        for stage in plan["stages"]:
+            self.assertIn(f"{stage['parameters']:>14} {stage['warmup_tasks']:>7}", said)
+            parts = [stage[name + "_bytes"]
+                     for name in ("params", "grads", "optimizer", "saved", "transient")]
+            self.assertEqual(sum(parts), stage["total_bytes"])
+        self.assertEqual(plan["largest_rank"]["bytes"],
+                         max(stage["total_bytes"] for stage in plan["stages"]))
+        self.assertEqual(plan["largest_rank"]["h100_80gb"], "fits")
+
+        schedule, said = self.report("schedule", self.config, "--gb-per-s", "5")
+        step = schedule["modelled"]
+        self.assertEqual(schedule["machine"]["bytes_per_s"], 5e9)
+        self.assertIn(f"compute idle {100 * step['compute_idle_share']:.1f} %", said)
+        self.assertIn(f"{100 * step['alltoall_hidden_share']:.1f} % hidden", said)
+        self.assertAlmostEqual(step["tokens_per_s"], 8 * 16 / step["step_s"])
+        self.assertEqual(len(schedule["stages"]), 2)
+        for stage in schedule["stages"]:
+            self.assertIn(f"stage {stage['stage']}: {stage['tasks']}\n", said)
+        dense, _ = self.report("schedule", self.config, "parallel.ep=1", "model.experts=0", "--ranks", "2")
+        self.assertIsNone(dense["modelled"]["alltoall_hidden_share"])
+
+        check, said = self.report("check", self.config)
+        self.assertTrue(check["sound"])
+        self.assertEqual(len(check["families"]), 3)
+        for family in check["families"]:
+            self.assertRegex(said, rf"{family['programs']} +{family['instructions']} instructions +"
+                                   rf"{family['waits']} waits")
+
+        for command in ("plan", "schedule", "check"):
+            self.refused(2, "--json .* would overwrite", command, self.config, "--json", self.config)
+            self.refused(3, "error: .*nowhere", command, self.config, "--json", "/nowhere/x.json")
+
+    def test_what_a_gpu_holds_leaves_room_for_libraries(self):
+        def largest(tokens):
+            done = tandem("plan", self.config, f"train.seq_len={tokens}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = re.search(r"largest rank: ([0-9.]+) GiB, and 3 to 5 GiB more .*; (.*)\n", done.stdout)
+            return float(said[1]), said[2]
+
+        self.assertEqual(largest(16)[1], "fits the 80 GB of an H100")
+        per_token = largest(1 << 20)[0] / (1 << 20)
+        for gib, said in ((73, "fits the 80 GB of an H100"),
+                          (77.5, "tight on the 80 GB of an H100, fits the 141 GB of an H200"),
+                          (81, "too much for the 80 GB of an H100, fits the 141 GB of an H200"),
+                          (137, "too much for the 80 GB of an H100, tight on the 141 GB of an H200"),
+                          (145, "too much for the 80 GB of an H100, too much for the 141 GB of an H200: "
+                                "more pp, ep or dp, or a smaller micro-batch")):
+            need, answer = largest(round(gib / per_token))
+            self.assertAlmostEqual(need, gib, delta=1)
+            self.assertEqual(answer, said)
+
+    def test_complaints_about_options_look_like_all_others(self):
+        for command in ("train", "plan"):
+            self.refused(2, r"^error: there is no option --num-layers; keys of the config go as "
+                            rf"section[.]key=value, as in model[.]layers=4; tandem {command} --help "
+                            r"lists the options\n$", command, self.config, "--num-layers", "4")
+        self.refused(2, r"^error: --ranks: 0 is outside \[1, 262144\]; tandem plan --help lists the "
+                        r"options\n$", "plan", self.config, "--ranks", "0")
+        self.refused(2, "^error: there is no option --svgs; tandem trace --help", "trace", "t.json",
+                     "--svgs", "a.svg")
+        self.refused(2, "^error: .*tandem train --help lists", "train")
+        self.refused(2, "^error: .*tandem --help lists", "--nonsense")
+        self.refused(2, "^error: --gb-per-s: nan is no number in", "schedule", self.config,
+                     "--gb-per-s", "nan")
 
     def test_keys_that_change_nothing_are_told(self):
         job = self.threads("train.steps=1", "train.comm=nccl", "optimizer.loss_scale=1024")

@@ -43,7 +43,9 @@ struct Chart {
   std::vector<ChartBand> bands;
 };
 
-// Neighbours too narrow to tell apart become one box, which says of how many: data-n.
+// True to time: on every row the area drawn is the time its lane is busy. Neighbours too narrow to tell
+// apart share a column, in which each look is as high as its share of the column's time; data-n says of
+// how many boxes a rectangle is made. Boxes of a row do not overlap.
 std::string to_svg(const Chart& chart);
 
 // "1.5 ms": in the unit that suits scale_us.

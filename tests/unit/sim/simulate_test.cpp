@@ -3,6 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
 
 #include "../schedule/hand_program.h"
 #include "../schedule/sample_programs.h"
@@ -63,7 +66,12 @@ TEST_CASE("two stages, by hand") {
   CHECK(span_of(result, 1, last).begin_us == 34.0);
   CHECK(result.step_us == 37.0);
   CHECK(result.compute_us == 20.0);
-  CHECK(result.bubble == Approx(1.0 - 15.0 / 37.0));
+  // Stage 0 stands [10, 22) for stage 1, stage 1 [0, 11) and, while stage 0 computes, [21, 32);
+  // then both [32, 37) for the end of the step.
+  CHECK(result.idle.total() == Approx(1.0 - 15.0 / 37.0));
+  CHECK(result.idle.pipeline == Approx((12.0 + 11.0 + 11.0) / 2.0 / 37.0));
+  CHECK(result.idle.grad_sync == Approx(5.0 / 37.0));
+  CHECK(result.idle.alltoall == 0.0);
   CHECK(result.ep_us == 0.0);
 }
 
@@ -79,6 +87,11 @@ TEST_CASE("the share of the all-to-all under compute of its own stage") {
   CHECK(result.ep_us == 8.0);
   CHECK(result.ep_hidden_us == 4.0);
   CHECK(result.step_us == 34.0);
+  CHECK(result.idle.alltoall == Approx(4.0 / 34.0));
+  CHECK(result.idle.total() == Approx(4.0 / 34.0));
+  CHECK(summary_text(result) ==
+        "step 34 \u00b5s, compute idle 11.8 % (all-to-all 11.8), expert all-to-all 50.0 % hidden "
+        "under compute");
 }
 
 TEST_CASE("nothing is enqueued while the host waits") {
@@ -91,12 +104,21 @@ TEST_CASE("nothing is enqueued while the host waits") {
   const Span host = span_of(result, 0, 2);
   CHECK(host.begin_us == 0.0);
   CHECK(host.end_us == 4.0);
+  CHECK(result.idle.alltoall == Approx(4.0 / 14.0));
 }
 
 TEST_CASE("programs that deadlock are refused") {
   HandProgram p(0, 2), q(1, 2);
   p.send(F, 0, 1);
   CHECK_THROWS_AS(simulate({p.program(), q.program()}, simple_cost), Error);
+}
+
+// Mean over the stages.
+double busy_share(const SimResult& result, Lane lane, int stages) {
+  double busy = 0.0;
+  for (const Span& span : result.spans)
+    if (span.lane == lane) busy += span.end_us - span.begin_us;
+  return busy / (result.step_us * stages);
 }
 
 // All-to-alls as long as the compute beside them: what overlap is for.
@@ -128,6 +150,12 @@ TEST_CASE("pairing hides all-to-alls, and one shared event hides fewer") {
     CHECK(paired.ep_hidden_us / paired.ep_us > 0.5);
     CHECK(paired.ep_hidden_us / paired.ep_us > shared.ep_hidden_us / shared.ep_us);
     CHECK(paired.ep_us == Approx(plain.ep_us));  // the same work
+    for (const SimResult* result : {&plain, &paired, &shared}) {
+      // Every idle microsecond has one cause.
+      CHECK(result->idle.total() == Approx(1.0 - busy_share(*result, Lane::kCompute, sample.pp)));
+      CHECK((sample.pp > 1) == (result->idle.pipeline > 0.0));
+    }
+    CHECK(paired.idle.alltoall < plain.idle.alltoall);
   }
 }
 
@@ -194,7 +222,7 @@ TEST_CASE("the picture scales, names its stages and escapes its title") {
   const std::vector<Program> programs =
       build({.pp = 2, .vpp = 2, .microbatches = 4, .layers = {1, 1, 1, 1}});
   const SimResult result = simulate(programs, heavy_alltoall);
-  const std::string svg = to_svg(programs, result, "a < b & \"c\"");
+  const std::string svg = to_svg(programs, result, "a < b & \"c\"", "a machine");
   CHECK(svg.find("viewBox") != std::string::npos);
   CHECK(svg.find("a &lt; b &amp; &quot;c&quot;") != std::string::npos);
   CHECK(svg.find("a < b") == std::string::npos);
@@ -213,14 +241,71 @@ TEST_CASE("the picture scales, names its stages and escapes its title") {
   CHECK(count("<title>") == count("</title></rect>"));
 }
 
+double attribute(const std::string& element, const char* name) {
+  const std::size_t at = element.find(std::string(" ") + name + "=\"");
+  REQUIRE(at != std::string::npos);
+  return std::stod(element.substr(element.find('"', at) + 1));
+}
+
+// Every element `name` of a picture.
+std::vector<std::string> elements(const std::string& svg, const std::string& name) {
+  std::vector<std::string> all;
+  for (std::size_t at = svg.find("<" + name + " "); at != std::string::npos;
+       at = svg.find("<" + name + " ", at + 1))
+    all.push_back(svg.substr(at, svg.find('<', at + 1) - at));
+  return all;
+}
+
+// The share of the plot that the boxes cover on the rows of a main lane.
+double drawn_share(const std::string& svg, const std::string& lane) {
+  constexpr double kPlot = 1412, kRow = 24;
+  double area = 0;
+  int rows = 0;
+  for (const std::string& text : elements(svg, "text")) {
+    if (text.find(">" + lane) == std::string::npos) continue;
+    const double middle = attribute(text, "y") - 4;
+    ++rows;
+    for (const std::string& rect : elements(svg, "rect")) {
+      if (rect.find("data-n") == std::string::npos) continue;
+      const double y = attribute(rect, "y"), height = attribute(rect, "height");
+      if (std::abs(y + height / 2 - middle) <= kRow / 2) area += attribute(rect, "width") * height;
+    }
+  }
+  return area / (rows * kPlot * kRow);
+}
+
+TEST_CASE("the area drawn is the time that lanes are busy, however short the nodes") {
+  const Sample samples[] = {
+      {.pp = 2, .vpp = 2, .microbatches = 4, .layers = {1, 1, 1, 1}},
+      {.pp = 1, .vpp = 1, .microbatches = 40, .layers = {4}, .overlap = false},
+      {.pp = 1, .vpp = 1, .microbatches = 300, .layers = {8}, .overlap = false},
+      {.pp = 2, .vpp = 1, .microbatches = 300, .layers = {8, 8}},
+  };
+  for (const Sample& sample : samples) {
+    INFO(sample.name());
+    const std::vector<Program> programs = build(sample);
+    const SimResult result = simulate(programs, heavy_alltoall);
+    const std::string svg = to_svg(programs, result, "t", "");
+    CHECK(drawn_share(svg, "compute") == Approx(1.0 - result.idle.total()).margin(0.005));
+    CHECK(drawn_share(svg, "ep") == Approx(busy_share(result, Lane::kEp, sample.pp)).margin(0.005));
+    // Every node is in some rectangle, and where they share one the picture says so.
+    std::size_t nodes = 0;
+    for (const std::string& rect : elements(svg, "rect"))
+      if (rect.find("data-n") != std::string::npos)
+        nodes += static_cast<std::size_t>(attribute(rect, "data-n"));
+    CHECK(nodes == result.spans.size());
+    CHECK((svg.find("share a column") != std::string::npos) == (sample.microbatches > 4));
+  }
+}
+
 TEST_CASE("the picture of a very long step stays small") {
   HandProgram p;
   for (int i = 0; i < 200000; ++i) p.run(NodeKind::kMlp, i % 7 == 0 ? B : F, i, {});
-  CHECK(to_svg({p.program()}, simulate({p.program()}, simple_cost), "long").size() < 1000000);
+  CHECK(to_svg({p.program()}, simulate({p.program()}, simple_cost), "long", "").size() < 1000000);
 }
 
 TEST_CASE("a picture of nothing is still a picture") {
-  const std::string svg = to_svg({HandProgram().program()}, SimResult{}, "empty");
+  const std::string svg = to_svg({HandProgram().program()}, SimResult{}, "empty", "");
   CHECK(svg.find("</svg>") != std::string::npos);
   CHECK(svg.find("nan") == std::string::npos);
 }
