@@ -1,12 +1,24 @@
 // What people type who come from other trainers, and what it is called here. Private.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace tandem::config {
 
-// A hint for a key of another program: "model.layers", or why there is none. Empty if unknown.
+// A name of Megatron-LM's arguments or of Hugging Face's configs.
+struct ForeignKey {
+  std::string_view theirs;  // with underscores
+  std::string_view ours;    // "model.layers"; "always": on without a key; "": none, the note says why
+  std::string_view note;    // what is different; may be "" beside `ours`
+};
+
+std::span<const ForeignKey> foreign_keys();
+
+// "here it is model.layers", "always on here", "not supported: ...", or "" for a name that is not
+// in the table.
 // Dashes count as underscores.
-std::string_view foreign_hint(std::string_view key);
+std::string foreign_hint(std::string_view key);
 
 }  // namespace tandem::config

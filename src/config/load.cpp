@@ -110,7 +110,7 @@ class Loader {
       if (f.section == section) keys.push_back(f.key);
       if (f.key == key && same_key == nullptr) same_key = &f;
     }
-    if (const std::string_view hint = config::foreign_hint(key); !hint.empty()) {
+    if (const std::string hint = config::foreign_hint(key); !hint.empty()) {
       problems_.push_back(
           fmt::format("{}{}.{}: unknown key; {}", source, section, excerpt(key), hint));
       return nullptr;

@@ -88,18 +88,26 @@ std::size_t box_bytes(const ModelDims& dims) {
   return rows * row * 3 / 2;
 }
 
+void tell_idle_keys(const RunConfig& config, bool on_gpu, Log& log) {
+  if (log.rank() != 0) return;
+  for (const std::string& line : idle_keys(config, on_gpu)) log.warn("{}", line);
+}
+
 }  // namespace
 
 CommOptions choose_comm(World& world, const RunConfig& run, const Device& device, Log& log) {
   const TrainConfig& config = run.train;
-  if (world.rank() == 0)
-    for (const std::string& line : idle_keys(run, device.kind() == DeviceKind::kCuda))
-      log.warn("{}", line);
   const std::vector<std::string> devices = gather_devices(world, device);
-  if (device.kind() == DeviceKind::kCpu) return {};
+  if (device.kind() == DeviceKind::kCpu) {
+    tell_idle_keys(run, false, log);
+    return {};
+  }
   const Crowd crowd = largest_crowd(devices);
   refuse_threads(world, device, crowd);
   const Choice choice = choose(config.comm, crowd);
+  RunConfig chosen = run;
+  chosen.train.comm = choice.kind == CommKind::kNccl ? CommChoice::kNccl : CommChoice::kStaged;
+  tell_idle_keys(chosen, true, log);
   CommOptions options{.kind = choice.kind, .max_ctas = config.nccl_max_ctas};
   std::string carried;
   if (choice.kind == CommKind::kNccl && run.parallel.ep > 1) {

@@ -7,20 +7,15 @@
 namespace tandem {
 namespace {
 
-std::unique_ptr<Profiler> profiler_of(const Engine& engine, const LoggingConfig& config, Log& log) {
-  if (config.profile_steps == 0) return nullptr;
-  if (engine.device->kind() == DeviceKind::kCuda) return make_profiler(range_categories());
-  if (log.rank() == 0)
-    log.warn(
-        "logging.profile_steps opens a window for NVIDIA's profilers and does nothing on the CPU; "
-        "logging.trace works on every device");
-  return nullptr;
+std::unique_ptr<Profiler> profiler_of(const Engine& engine, const LoggingConfig& config) {
+  const bool wanted = config.profile_steps > 0 && engine.device->kind() == DeviceKind::kCuda;
+  return wanted ? make_profiler(range_categories()) : nullptr;
 }
 
 }  // namespace
 
-ProfileWindow::ProfileWindow(Engine& engine, const LoggingConfig& config, Log& log)
-    : ProfileWindow(engine, config, profiler_of(engine, config, log)) {}
+ProfileWindow::ProfileWindow(Engine& engine, const LoggingConfig& config)
+    : ProfileWindow(engine, config, profiler_of(engine, config)) {}
 
 ProfileWindow::ProfileWindow(Engine& engine, const LoggingConfig& config,
                              std::unique_ptr<Profiler> profiler)

@@ -11,8 +11,8 @@ namespace tandem {
 
 class ProfileWindow {
  public:
-  // Says so on rank 0 where the keys ask for a window and the device has none to offer.
-  ProfileWindow(Engine& engine, const LoggingConfig& config, Log& log);
+  // None where the keys ask for none, or the device has none to offer.
+  ProfileWindow(Engine& engine, const LoggingConfig& config);
   // With this profiler, on any device; none where it is null.
   ProfileWindow(Engine& engine, const LoggingConfig& config, std::unique_ptr<Profiler> profiler);
   ~ProfileWindow();

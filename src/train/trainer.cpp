@@ -85,7 +85,7 @@ class Trainer {
         hooks_(hooks),
         engine_(world, config, training_programs(config, hooks), log),
         flops_per_step_(flops_per_token(config) * config.train.global_batch * config.train.seq_len),
-        profile_(engine_, config.logging, log),
+        profile_(engine_, config.logging),
         watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {
     output_ = together(
         world_, [this] { return std::make_unique<RunOutput>(config_.logging, world_.rank()); });

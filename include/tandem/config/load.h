@@ -25,8 +25,9 @@ std::string to_json(const RunConfig& config);
 // How messages of load_config() name what it read; for resolve().
 std::string config_origin(const std::string& path);
 
-// Keys that differ from their defaults and change nothing in this run, each with the reason, as
-// "train.comm = nccl: ...". on_gpu: where the model will run.
+// Keys of a resolved config that differ from their defaults (those of model.preset, if given) and
+// change nothing in this run, each with the reason, as "train.comm = nccl: ...". on_gpu: where the
+// model will run.
 std::vector<std::string> idle_keys(const RunConfig& config, bool on_gpu);
 
 // Every cross-field rule, against `world` ranks. Returns all violations; empty means valid.

@@ -175,7 +175,7 @@ TEST_CASE("whatever is wrong with a key is said, with what to write instead") {
       {R"({"train": {"stepz": 1}})", "train.stepz: unknown key; did you mean train.steps?"},
       {R"({"train": {"lr": 1}})", "train.lr: unknown key; did you mean optimizer.lr?"},
       {R"({"train": {"qqqqqqqqq": 1}})", "train.qqqqqqqqq: unknown key; docs/CONFIG.md lists all"},
-      {R"({"parallel": {"tp": 2}})", "parallel.tp: unknown key; there is no tensor parallelism"},
+      {R"({"parallel": {"tp": 2}})", "parallel.tp: unknown key; not supported: there is no tensor parallelism"},
       {R"({"model": {"num-layers": 2}})", "model.num-layers: unknown key; here it is model.layers"},
       {R"({"trian": {}})", "trian: unknown section; did you mean train?"},
       {R"({"train": 3})", "train: expected an object of keys, got the integer 3"},

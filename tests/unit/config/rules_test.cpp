@@ -189,31 +189,6 @@ TEST_CASE("broken rules name the file") {
   CHECK(config_origin("") == "command line");
 }
 
-TEST_CASE("keys that change nothing are named, others are not") {
-  const auto idle = [](const Overrides& overrides, bool on_gpu) {
-    return joined(idle_keys(config_of(overrides), on_gpu));
-  };
-  CHECK(idle({}, false).empty());
-  CHECK(idle({}, true).empty());
-  CHECK(idle({"train.comm=nccl"}, false) ==
-        "train.comm = nccl: no effect, as the model runs on the CPU\n");
-  CHECK(idle({"train.comm=nccl"}, true).empty());
-  CHECK(idle({"train.cpu_threads=2"}, false).empty());
-  CHECK_THAT(idle({"train.cpu_threads=2"}, true), Contains("train.cpu_threads = 2"));
-  CHECK_THAT(idle({"train.comm=staged", "train.alltoall=window"}, true),
-             Contains("train.alltoall = window") && Contains("train.comm is staged"));
-  CHECK(idle({"optimizer.loss_scale=1024"}, false) ==
-        "optimizer.loss_scale = 1024: no effect without train.dtype=fp16\n");
-  CHECK(idle({"optimizer.loss_scale=1024", "train.dtype=fp16"}, false).empty());
-  CHECK_THAT(
-      idle({"optimizer.loss_scale=1024", "train.dtype=fp16", "optimizer.min_loss_scale=2"}, false),
-      Contains("optimizer.min_loss_scale = 2"));
-  CHECK_THAT(idle({"data.train=a"}, false), Contains("data.train = [\"a\"]: not read"));
-  CHECK_THAT(idle({"model.experts=0", "train.alltoall_delay_us=5"}, false),
-             Contains("train.alltoall_delay_us = 5"));
-  CHECK_THAT(idle({"checkpoint.resume=false"}, false), Contains("checkpoint.resume = false"));
-}
-
 TEST_CASE("a config built in code is held to the ranges before anything is divided") {
   RunConfig config;
   config.parallel.pp = 0;
