@@ -35,6 +35,11 @@ struct Change {
 };
 using Changes = std::vector<Change>;
 
+Changes operator+(Changes all, const Changes& more) {
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
 // One line each.
 std::string listed(const Changes& changes) {
   std::string lines;
@@ -88,6 +93,16 @@ class Comparison {
     return static_cast<int>(steps->as_int(what_ + ": train.steps", 0, kMostInt));
   }
 
+  // The checkpoint's optimizer as far as the learning rate goes; as in `now` where it has no key.
+  [[nodiscard]] OptimizerConfig old_optimizer(const RunConfig& now) const {
+    const Json* optimizer = old_.find("optimizer");
+    std::vector<std::string> old;
+    for (const char* key : {"lr", "min_lr", "warmup_steps", "schedule", "decay_steps"})
+      if (const Json* value = optimizer == nullptr ? nullptr : optimizer->find(key))
+        old.push_back(fmt::format("optimizer.{}={}", key, value->dump()));
+    return parse_config(to_json(now), what_, old).optimizer;
+  }
+
   // The checkpoint's model as far as layers and their kinds go.
   [[nodiscard]] ModelConfig old_layers() const {
     const Json& model = old_.at("model", what_);
@@ -120,17 +135,19 @@ bool same_kinds(const ModelConfig& a, const ModelConfig& b) {
 }
 
 // Another length of the run bends a schedule that ends with it: from the checkpoint's step on, the
-// learning rate may jump though no key of the optimizer changed.
+// learning rate may jump though no key of the optimizer changed. Told beside keys that did, with
+// the rate as it was.
 Changes bent_schedule(const Comparison& compare, const CheckpointInfo& info,
                       const RunConfig& config) {
   const int now = config.train.steps, before = compare.old_steps(now);
   LossScaler scaler(config.optimizer, config.train.dtype);  // knows of skipped steps
   scaler.restore(info.loss_scale_json, "the checkpoint's loss_scale");
   const auto step = static_cast<int>(info.step - scaler.skipped());
-  const double was = learning_rate(config.optimizer, step, before);
+  const double unbent = learning_rate(config.optimizer, step, before);
   const double is = learning_rate(config.optimizer, step, now);
   constexpr double kVisible = 0.01;
-  if (std::abs(is - was) <= kVisible * std::max(is, was)) return {};
+  if (std::abs(is - unbent) <= kVisible * std::max(is, unbent)) return {};
+  const double was = learning_rate(compare.old_optimizer(config), step, before);
   std::string why = fmt::format("{:.2e} (train.steps {} -> {}", is, before, now);
   if (config.optimizer.schedule == LrSchedule::kCosine)
     why += fmt::format("; optimizer.decay_steps={} keeps the schedule",
@@ -155,24 +172,24 @@ std::string require_same_run(const std::string& path, const CheckpointInfo& info
     if (in(kLayerKinds, key)) return !kinds_agree;
     return !in(kObjective, key) && !in(kOnlyAtFirst, key) && used(key);
   });
-  if (!model.empty()) refuse(ExitCode::kBadInput, path + " was written for another model", model);
-
   Changes samples = compare.changes("train", [](Name key) { return in(kSamples, key); });
   if (samples.empty() && info.consumed_samples != info.step * config.train.global_batch)
     samples.push_back({"train.global_batch",
                        std::to_string(info.consumed_samples / std::max<std::int64_t>(1, info.step)),
                        std::to_string(config.train.global_batch)});
-  if (!samples.empty())
-    refuse(ExitCode::kUsage, path + " would continue with other samples", samples);
+  const std::string other_samples = "would continue with other samples";
+  if (!model.empty())
+    refuse(
+        ExitCode::kBadInput,
+        path + " was written for another model" + (samples.empty() ? "" : ", and " + other_samples),
+        model + samples);
+  if (!samples.empty()) refuse(ExitCode::kUsage, path + " " + other_samples, samples);
 
   const auto any = [](Name) { return true; };
-  const Changes optimizer = compare.changes("optimizer", any);
-  Changes others = compare.changes("model", [](Name key) { return in(kObjective, key); });
-  for (const Changes& more : {compare.changes("train", [](Name key) { return key == "dtype"; }),
-                              compare.changes("data", any), optimizer,
-                              optimizer.empty() ? bent_schedule(compare, info, config) : Changes{}})
-    others.insert(others.end(), more.begin(), more.end());
-  return listed(others);
+  return listed(compare.changes("model", [](Name key) { return in(kObjective, key); }) +
+                compare.changes("train", [](Name key) { return key == "dtype"; }) +
+                compare.changes("data", any) + compare.changes("optimizer", any) +
+                bent_schedule(compare, info, config));
 }
 
 }  // namespace tandem

@@ -178,6 +178,14 @@ TEST_CASE("a checkpoint of another model is refused with the keys that differ an
   CHECK_THAT(refusal(dir, {"model.topk=1", "model.norm_topk_prob=false"}, ExitCode::kBadInput),
              Catch::Contains("model.topk: 2 -> 1\n  model.norm_topk_prob: true -> false\n"
                              "set model.topk=2 model.norm_topk_prob=true, or use another"));
+  // Keys of both kinds at once.
+  const Overrides both = {"model.layers=6", "train.global_batch=32", "train.seq_len=64"};
+  CHECK_THAT(
+      refusal(dir, both, ExitCode::kBadInput),
+      Catch::Contains(" was written for another model, and would continue with other samples:\n"
+                      "  model.layers: 4 -> 6\n  train.global_batch: 8 -> 32\n"
+                      "  train.seq_len: 16 -> 64\n"
+                      "set model.layers=4 train.global_batch=8 train.seq_len=16, or use another"));
 }
 
 TEST_CASE("what leaves the model's function as it was does not hold a run up") {
@@ -227,6 +235,9 @@ TEST_CASE("a longer run tells where its learning rate jumps") {
   CHECK(require_same_run("c", info, run({"train.steps=3000"})) ==
         "\n  learning rate of step 307: 3.00e-04 -> 2.93e-03 (train.steps 306 -> 3000; "
         "optimizer.decay_steps=300 keeps the schedule)");
+  CHECK(require_same_run("c", info, run({"train.steps=3000", "optimizer.lr=0.01"})) ==
+        "\n  optimizer.lr: 0.003 -> 0.01\n  learning rate of step 307: 3.00e-04 -> 9.75e-03 "
+        "(train.steps 306 -> 3000; optimizer.decay_steps=300 keeps the schedule)");
   const Overrides kept = {"train.steps=3000", "optimizer.decay_steps=300"};
   CHECK(require_same_run("c", info, run(kept)) == "\n  optimizer.decay_steps: 0 -> 300");
   // Before the decay of a stable schedule begins, its length changes nothing.
