@@ -11,18 +11,27 @@
 #include "tandem/base/error.h"
 
 namespace tandem {
+namespace {
+
+// Where a list was meant.
+constexpr const char* kOneName = "; for several files give a list, as in [\"a\",\"b\"]";
+
+}  // namespace
 
 InputFile::InputFile(std::string path)
     : path_(std::move(path)),
       // O_NONBLOCK: opening a FIFO must not wait for a writer before it can be refused below.
       fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (fd_ < 0) {
-    throw_error(ExitCode::kBadInput, "cannot open {}: {}", path_, std::strerror(errno));
+    throw_error(ExitCode::kBadInput, "cannot open {}: {}{}", path_, std::strerror(errno),
+                path_.find(',') == std::string::npos ? "" : kOneName);
   }
   struct stat info {};
   const bool known = ::fstat(fd_, &info) == 0;
   if (!known || !S_ISREG(info.st_mode)) {
     ::close(fd_);
+    if (known && S_ISDIR(info.st_mode))
+      throw_error(ExitCode::kBadInput, "{} is a folder; name files, as in [\"a\",\"b\"]", path_);
     throw_error(ExitCode::kBadInput, "{} is not a regular file", path_);
   }
   size_ = info.st_size;

@@ -7,8 +7,8 @@ namespace tandem {
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& /*options*/) {
   throw_error(
       ExitCode::kUsage,
-      "this build has no CUDA backend: install the CUDA toolkit and configure again, or set "
-      "train.device=cpu");
+      "this build has no CUDA backend: with the CUDA toolkit installed configure with "
+      "-DTANDEM_CUDA=ON (docs/GPUS.md), or set train.device=cpu");
 }
 
 int visible_cuda_devices() {

@@ -144,7 +144,10 @@ TEST_CASE("text: what cannot work is refused with the way out") {
   config.data.train = {scratch / "none"};
   CHECK_THROWS_WITH(open_data(config), Contains("none") && Contains("No such file"));
   config.data.train = {scratch / ""};
-  CHECK_THROWS_WITH(open_data(config), Contains("not a regular file"));
+  CHECK_THROWS_WITH(open_data(config), Contains("is a folder; name files, as in [\"a\",\"b\"]"));
+  config.data.train = {(scratch / "a") + "," + (scratch / "b")};
+  CHECK_THROWS_WITH(open_data(config),
+                    Contains("No such file") && Contains("give a list, as in [\"a\",\"b\"]"));
 
   config.data.train = {scratch / "t"};
   config.data.valid_fraction = 0.0;

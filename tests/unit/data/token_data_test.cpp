@@ -286,5 +286,5 @@ TEST_CASE("an index with modes, missing files and folders") {
   std::filesystem::remove(pair.prefix() + ".bin");
   CHECK_THAT(pair.refusal(), Contains("pair.bin") && Contains("No such file"));
   std::filesystem::create_directory(pair.prefix() + ".bin");
-  CHECK_THAT(pair.refusal(), Contains("not a regular file"));
+  CHECK_THAT(pair.refusal(), Contains("pair.bin is a folder"));
 }
