@@ -96,7 +96,9 @@ std::string Timeline::where() const {
                         to_text(*program_, program_->instrs[instr]),
                         entries[done].begin->reached() ? "" : " (not started)");
   }
-  return text.empty() ? "  between steps" : text;
+  if (text.empty()) return "  between steps";
+  text.pop_back();  // the last line's end
+  return text;
 }
 
 std::int64_t Timeline::progress() const {

@@ -131,7 +131,8 @@ void Trainer::write_trace() {
 }
 
 void Trainer::fail(ExitCode code, const std::string& what) {
-  log_.error("rank {}: {}\nlanes stand at\n{}", world_.rank(), what, engine_.timeline.where());
+  if (!watchdog_.has_reported())
+    log_.error("rank {}: {}\nlanes stand at\n{}", world_.rank(), what, engine_.timeline.where());
   world_.abort(code, what);
   engine_.drain();
 }

@@ -1,5 +1,6 @@
 #include "tandem/train/watchdog.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "tandem/train/signals.h"
@@ -12,6 +13,7 @@ constexpr auto kPeriod = std::chrono::milliseconds(100);
 // A run that was told to stop and does so at the end of its step needs no report. Below the second
 // that mpirun leaves the other ranks when one was killed.
 constexpr int kPeriodsOfGrace = 4;
+constexpr std::chrono::seconds kLastWords{1};
 
 }  // namespace
 
@@ -53,12 +55,41 @@ bool Watchdog::healthy() {
   }
 }
 
+bool Watchdog::has_reported() {
+  const Lock lock(mutex_);
+  return has_reported_;
+}
+
+// A process that was stopped tells for how long, as others may have ended the job over it: it is
+// the one to look at. Its own lanes had no chance to move meanwhile.
+bool Watchdog::sleep(Lock& lock) {
+  if (wake_.wait_for(lock, kPeriod, [this] { return stop_; })) return false;
+  const std::chrono::duration<double> slept = Clock::now() - looked_;
+  if (slept.count() < std::max(1.0, 0.5 * timeout_s_)) return true;
+  log_.warn("rank {} was stopped for {:.1f} s: nothing of its process ran", world_.rank(),
+            slept.count());
+  moved_ = Clock::now();
+  return true;
+}
+
+// All ranks that wait for the same one reach their limits within a step of each other. The first
+// that aborts may end the processes of all.
+void Watchdog::end_standstill(Lock& lock, std::int64_t limit_s) {
+  const std::string what =
+      fmt::format("rank {} has not moved for {} s ({}train.watchdog_s)", world_.rank(), limit_s,
+                  where_ == nullptr ? "" : fmt::format("{}, {} x ", where_, patience_));
+  log_.error("{}; its lanes stand at\n{}", what, timeline_.where());
+  has_reported_ = true;
+  if (!wake_.wait_for(lock, kLastWords, [this] { return stop_; }))
+    world_.abort(ExitCode::kComm, what);
+}
+
 void Watchdog::watch() {
   std::int64_t last_progress = -1;
   bool termination_reported = false;
   int periods_told = 0;
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, kPeriod, [this] { return stop_; })) {
+  Lock lock(mutex_);
+  while (sleep(lock)) {
     if (terminate_requested() && !termination_reported && ++periods_told > kPeriodsOfGrace) {
       termination_reported = true;
       report_termination();
@@ -70,14 +101,9 @@ void Watchdog::watch() {
       last_progress = progress;
       moved_ = Clock::now();
     } else if (Clock::now() - moved_ > std::chrono::seconds(limit_s)) {
-      const std::string reason = fmt::format(
-          "rank {} has not moved for {} s ({}train.watchdog_s); its lanes stand at\n{}",
-          world_.rank(), limit_s,
-          where_ == nullptr ? "" : fmt::format("{}, {} x ", where_, patience_), timeline_.where());
-      log_.error("{}", reason);
-      world_.abort(ExitCode::kComm, reason);
-      return;
+      return end_standstill(lock, limit_s);
     }
+    looked_ = Clock::now();
   }
 }
 

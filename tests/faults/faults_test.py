@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -47,7 +48,13 @@ class Killed(JobTest):
         ranks = dict(job.ranks())
         os.kill(ranks[2], signal.SIGSTOP)
         # 8 s where it was stopped while batches are loaded.
-        self.require_end(job, 5, r"rank [013] has not moved for [28] s", INSTRUCTION, seconds=40)
+        self.require_end(job, 5, r"rank 2 was stopped for \d+\.\d s", INSTRUCTION, seconds=40)
+        for rank in (0, 1, 3):  # each says it, once, with its lanes below
+            reports = re.findall(rf"error: rank {rank} has not moved for [28] s .*; its lanes stand "
+                                 r"at\n  [a-z_]+: [A-Z]", job.text())
+            self.assertEqual(len(reports), 1, job.text())
+        self.assertNotRegex(job.text(), r"rank 2 has not moved|ended because the job was aborted")
+        self.assertNotRegex(job.text(), r"rank [013] was (stopped|told)")
         self.require_gone(ranks.values())
 
     @unittest.skipIf(SANITIZER, "a sanitizer's library must be the first that is loaded")

@@ -236,7 +236,7 @@ TEST_CASE("a longer run tells where its learning rate jumps") {
         "\n  learning rate of step 307: 3.00e-04 -> 2.93e-03 (train.steps 306 -> 3000; "
         "optimizer.decay_steps=300 keeps the schedule)");
   CHECK(require_same_run("c", info, run({"train.steps=3000", "optimizer.lr=0.01"})) ==
-        "\n  optimizer.lr: 0.003 -> 0.01\n  learning rate of step 307: 3.00e-04 -> 9.75e-03 "
+        "\n  optimizer.lr: 0.003 -> 0.01\n  learning rate of step 307: 3.00e-04 -> 9.76e-03 "
         "(train.steps 306 -> 3000; optimizer.decay_steps=300 keeps the schedule)");
   const Overrides kept = {"train.steps=3000", "optimizer.decay_steps=300"};
   CHECK(require_same_run("c", info, run(kept)) == "\n  optimizer.decay_steps: 0 -> 300");

@@ -3,7 +3,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <string>
 #include <thread>
@@ -46,7 +50,7 @@ std::string reason(const std::function<void(Watchdog&)>& body) {
 using Catch::Contains;
 
 TEST_CASE("nothing moves for longer than the timeout") {
-  CHECK_THAT(reason([](Watchdog&) { sleep_s(1.5); }),
+  CHECK_THAT(reason([](Watchdog&) { sleep_s(2.5); }),
              Contains("has not moved for 1 s (train.watchdog_s)"));
 }
 
@@ -57,9 +61,25 @@ TEST_CASE("a rank at work of its own is not found amiss, and after it as before"
         }).empty());
   CHECK_THAT(reason([](Watchdog& watchdog) {
                { const auto phase = watchdog.own_work(); }
-               sleep_s(1.5);
+               sleep_s(2.5);
              }),
              Contains("has not moved for 1 s"));
+}
+
+TEST_CASE("time in which the process is stopped does not count") {
+  CHECK(reason([](Watchdog& watchdog) {
+          const pid_t waker = fork();
+          REQUIRE(waker >= 0);
+          if (waker == 0) {
+            sleep(2);
+            kill(getppid(), SIGCONT);
+            _exit(0);
+          }
+          raise(SIGSTOP);
+          waitpid(waker, nullptr, 0);
+          sleep_s(0.5);
+          CHECK_FALSE(watchdog.has_reported());
+        }).empty());
 }
 
 TEST_CASE("patience lasts four times as long and says where") {
@@ -69,7 +89,7 @@ TEST_CASE("patience lasts four times as long and says where") {
         }).empty());
   CHECK_THAT(reason([](Watchdog& watchdog) {
                const auto phase = watchdog.patient("in an evaluation");
-               sleep_s(4.5);
+               sleep_s(5.5);
              }),
              Contains("has not moved for 4 s (in an evaluation, 4 x train.watchdog_s)"));
 }

@@ -1,6 +1,7 @@
 // Watchdog: a thread that ends the run when nothing moves for too long. It says which rank stands
-// where, lane by lane, then aborts the world; no rank waits for ever. It also asks the libraries under
-// the communicators whether they have failed.
+// where, lane by lane, leaves the other ranks a second to say the same, then aborts the world; no
+// rank waits for ever. In a process that was stopped for as long as that it says so when the process
+// runs again. It also asks the libraries under the communicators whether they have failed.
 #pragma once
 
 #include <chrono>
@@ -43,10 +44,16 @@ class Watchdog {
   // Work that neither waits for other ranks nor reads or writes: nothing is found amiss.
   [[nodiscard]] Phase own_work() { return {*this, nullptr, 0}; }
 
+  // It has said where the lanes stand, as nothing moved.
+  [[nodiscard]] bool has_reported();
+
  private:
   void enter(const char* where, int patience);
   void watch();
+  using Lock = std::unique_lock<std::mutex>;
+  bool sleep(Lock& lock);  // for a period; false: watching is over
   void report_termination();
+  void end_standstill(Lock& lock, std::int64_t limit_s);
   bool healthy();  // false after it has aborted the world over a failed communicator
 
   World& world_;
@@ -55,10 +62,11 @@ class Watchdog {
   const int timeout_s_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
-  bool stop_ = false;
+  bool stop_ = false, has_reported_ = false;
   const char* where_ = nullptr;  // of a phase of patience
   int patience_ = 1;             // times the timeout; 0: no end
   std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point looked_ = moved_;  // the thread, for the last time
   std::thread thread_;  // last: starts when everything above exists
 };
 
