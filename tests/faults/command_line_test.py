@@ -391,7 +391,7 @@ class CommandLine(JobTest):
                      "--gb-per-s", "nan")
 
     def test_keys_that_change_nothing_are_told(self):
-        job = self.threads("train.steps=1", "train.comm=nccl", "optimizer.loss_scale=1024")
+        job = self.threads("train.steps=3", "train.comm=nccl", "optimizer.loss_scale=1024")
         self.require_end(job, 0, "warning: train.comm = nccl: no effect, as the model runs on the CPU",
                          "warning: optimizer.loss_scale = 1024: no effect without train.dtype=fp16")
         self.assertEqual(job.text().count("warning"), 2, "said once, and nothing else")
