@@ -1,6 +1,8 @@
 #include "tandem/base/atomic_file.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,22 +14,38 @@
 
 namespace tandem {
 namespace fs = std::filesystem;
+namespace {
+
+// The descriptor of standard output or error if that is the file, else -1.
+int standard_stream(const struct stat& file) {
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat open{};
+    if (::fstat(stream, &open) == 0 && open.st_dev == file.st_dev && open.st_ino == file.st_ino)
+      return stream;
+  }
+  return -1;
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_) {
-  std::error_code missing;  // opening tells
-  const fs::file_status there = fs::status(path_, missing);
-  if (fs::is_directory(there))
+  struct stat older{};
+  const bool there = ::stat(path_.c_str(), &older) == 0;  // if it fails, opening tells why
+  if (there && S_ISDIR(older.st_mode))
     throw_error(ExitCode::kBadInput, "{} is a folder; choose another name", path_);
-  const bool replaces = !fs::exists(there) || fs::is_regular_file(there);
-  if (replaces) {
-    const fs::path named = fs::canonical(path_, missing);
-    if (!missing) target_ = named.string();
+  const int stream = there ? standard_stream(older) : -1;
+  if (stream >= 0 || (there && !S_ISREG(older.st_mode))) {
+    unfinished_ = target_;
+    file_.reset(stream >= 0 ? ::fdopen(::fcntl(stream, F_DUPFD_CLOEXEC, 0), "w")
+                            : std::fopen(target_.c_str(), "we"));
+    if (!file_) fail(errno);
+    return;
   }
-  unfinished_ = target_;
-  if (replaces)  // mkstemp would not heed the umask
-    unfinished_ += fmt::format(".tmp-{:08x}", std::random_device{}());
-  file_.reset(std::fopen(unfinished_.c_str(), replaces ? "wxe" : "we"));
+  if (there) target_ = fs::canonical(path_).string();
+  unfinished_ = fmt::format("{}.tmp-{:08x}", target_, std::random_device{}());
+  file_.reset(std::fopen(unfinished_.c_str(), "wxe"));  // mkstemp would not heed the umask
   if (!file_) fail(errno);
+  if (there) ::fchmod(::fileno(file_.get()), older.st_mode & 0777);
 }
 
 AtomicFile::~AtomicFile() {
@@ -52,6 +70,13 @@ void AtomicFile::commit() {
 void AtomicFile::fail(int error) const {
   throw_error(ExitCode::kBadInput, "{} cannot be written: {}; check the folder and the space",
               path_, std::strerror(error));
+}
+
+void require_writable(const std::string& path) {
+  struct stat there{};
+  const bool exists = ::stat(path.c_str(), &there) == 0;
+  if (exists && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) return;
+  const AtomicFile attempt(path);
 }
 
 void replace_file(const std::string& path, std::string_view text) {

@@ -171,8 +171,8 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
   add("nccl_max_ctas", &t.nccl_max_ctas, {0, 64}, "blocks",
       "Thread blocks a transfer of NCCL may take from the GPU; 0 for NCCL's own choice");
   add("compute_sms", &t.compute_sms, {0, 1024}, "multiprocessors",
-      "How much of a GPU the experts' products may fill, so that transfers find room beside "
-      "them; 0 for all");
+      "How much of a GPU the experts' products on Hopper's tensor cores may fill, so that "
+      "transfers find room beside them; 0 for all. cuBLAS, which has the others, takes no notice");
   add("watchdog_s", &t.watchdog_s, {1, 1e9}, "s",
       "The run ends when nothing moves for so long; its start has a minute more, saves, "
       "evaluations, reading data and its end four times as long; building programs does not count");

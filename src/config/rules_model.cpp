@@ -78,13 +78,14 @@ void check_sizes(const RunConfig& config, Violations& out) {
   const std::int64_t qkv_heads = std::int64_t{m.heads} + 2 * std::int64_t{m.kv_heads};
   fits("model.head_dim", m.head_dim, qkv_heads * m.head_dim, "the query, key and value projection");
   const std::int64_t tokens = config.tokens_per_microbatch();
-  fits("train.micro_batch", config.train.micro_batch, tokens,
-       "the token dimension of a micro-batch");
+  const bool single = config.train.micro_batch == 1;  // then only the sequence can be shorter
+  const char* key = single ? "train.seq_len" : "train.micro_batch";
+  const int value = single ? config.train.seq_len : config.train.micro_batch;
+  fits(key, value, tokens, "the token dimension of a micro-batch");
   if (m.experts > 0 && tokens <= kInt32Max) {
     // In the worst case every token of all ep peers goes to the experts of one rank.
     const std::int64_t per_token = std::min(m.topk, m.experts / std::max(1, config.parallel.ep));
-    fits("train.micro_batch", config.train.micro_batch, tokens * m.topk,
-         "the routed rows of a micro-batch");
+    fits(key, value, tokens * m.topk, "the routed rows of a micro-batch");
     if (tokens * m.topk <= kInt32Max)
       fits("parallel.ep", config.parallel.ep,
            tokens * config.parallel.ep * std::max<std::int64_t>(1, per_token),

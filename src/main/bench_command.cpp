@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "json_report.h"
 #include "output_file.h"
 #include "ranks.h"
 #include "tandem/base/atomic_file.h"
@@ -30,8 +31,8 @@ ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const 
   bench::Report report;
   abort_on_error(world, [&] { report = bench::run(world, kind, config, args.repeats, log); });
   if (world.rank() != 0) return ExitCode::kOk;
-  log.info("\n{}", bench::to_table(report));
-  if (!args.json.empty()) replace_file(args.json, bench::to_json(report, args.command, config));
+  if (!instead_of_tables(args.json)) log.info("\n{}", bench::to_table(report));
+  if (!args.json.empty()) put_report(bench::to_json(report, args.command, config), args.json);
   return ExitCode::kOk;
 }
 
@@ -44,6 +45,7 @@ int run_bench(BenchArgs args) {
     args.config.path.clear();
   }
   require_other_file("--json", args.json, args.config.path);
+  if (!args.json.empty() && !instead_of_tables(args.json)) require_writable(args.json);
   require_one_kind_of_ranks(args.config);
   const auto mpi = launched_by_mpi() ? make_mpi_world() : nullptr;
   const int ranks = mpi ? mpi->size() : std::max(1, args.config.ranks);
@@ -52,6 +54,7 @@ int run_bench(BenchArgs args) {
                 bench::name_of(kind), ranks);
   return static_cast<int>(on_ranks(mpi.get(), ranks, [&](World& world) {
     Log log(world.rank(), false);
+    if (instead_of_tables(args.json)) log.notes_to_stderr();
     const auto load = [&] { return bench_config(kind, args.config, world.size()); };
     return with_config(world, log, load, [&](const RunConfig& config) {
       return bench_one(world, kind, args, config, log);

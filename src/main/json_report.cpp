@@ -24,7 +24,10 @@ JsonWriter begin_report(const char* command, const RunConfig& config) {
 }
 
 void end_report(JsonWriter& report, const std::string& file) {
-  const std::string text = report.end_object().str() + "\n";
+  put_report(report.end_object().str() + "\n", file);
+}
+
+void put_report(const std::string& text, const std::string& file) {
   if (instead_of_tables(file))
     fmt::print("{}", text);
   else

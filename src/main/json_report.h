@@ -1,5 +1,5 @@
-// What plan, schedule and check write for --json: one object, whose numbers are in SI units that their
-// names end with (bytes, _s, _per_s).
+// What commands write for --json: one object. In those of plan, schedule and check numbers are in SI
+// units that their names end with (bytes, _s, _per_s).
 #pragma once
 
 #include <string>
@@ -17,5 +17,8 @@ JsonWriter begin_report(const char* command, const RunConfig& config);
 
 // Ends the object and writes it. Throws Error(kBadInput) where that is impossible.
 void end_report(JsonWriter& report, const std::string& file);
+
+// Writes an object that is text already, likewise.
+void put_report(const std::string& text, const std::string& file);
 
 }  // namespace tandem

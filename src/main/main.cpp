@@ -225,8 +225,7 @@ int dispatch(int argc, char** argv) {
       ->check(not_empty());
   bench_command->add_option("OVERRIDE", bench.config.overrides,
                             "section.key=value, stronger than the file");
-  bench_command->add_option("--json", bench.json, "write the rows to this file")
-      ->check(not_empty());
+  add_json(*bench_command, bench.json);
   bench_command->add_option("--repeats", bench.repeats, "timed executions of everything")
       ->check(integer_in(1, 100000));
   add_ranks(*bench_command, bench.config, kMostThreads,

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "output_file.h"
 #include "ranks.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
@@ -96,8 +97,10 @@ int run_train(const ConfigArgs& args) {
     return static_cast<int>(on_ranks(mpi.get(), std::max(1, args.ranks), [&](World& world) {
       Log log(world.rank(), false);
       const auto load = [&] {
-        return resolve(load_config(args.path, args.overrides), world.size(),
-                       config_origin(args.path));
+        RunConfig config = resolve(load_config(args.path, args.overrides), world.size(),
+                                   config_origin(args.path));
+        require_outputs_apart(config, args.path, world.rank());
+        return config;
       };
       return with_config(world, log, load, [&](const RunConfig& config) {
         try {

@@ -43,6 +43,10 @@ void span_event(JsonWriter& out, const TraceSpan& span, int rank, int tid) {
 
 }  // namespace
 
+std::string trace_file(const std::string& prefix, int rank) {
+  return fmt::format("{}-rank{}.json", prefix, rank);
+}
+
 void try_chrome_trace(const std::string& path) {
   make_parent_folder(path);
   AtomicFile file(path);

@@ -36,12 +36,8 @@ void RunOutput::write(const char* key, const Body& body) {
   }
 }
 
-std::string RunOutput::trace_file() const {
-  return fmt::format("{}-rank{}.json", config_.trace, rank_);
-}
-
 void RunOutput::try_trace() const {
-  output_of("logging.trace", [&] { try_chrome_trace(trace_file()); });
+  output_of("logging.trace", [&] { try_chrome_trace(trace_file(config_.trace, rank_)); });
 }
 
 void RunOutput::write_metrics(std::int64_t step, const MetricList& metrics) {
@@ -50,7 +46,7 @@ void RunOutput::write_metrics(std::int64_t step, const MetricList& metrics) {
 
 void RunOutput::write_trace(const std::vector<TraceSpan>& spans, const std::string& about) {
   write("logging.trace, logging.trace_steps",
-        [&] { write_chrome_trace(trace_file(), rank_, spans, about); });
+        [&] { write_chrome_trace(trace_file(config_.trace, rank_), rank_, spans, about); });
 }
 
 }  // namespace tandem

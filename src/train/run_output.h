@@ -37,7 +37,6 @@ class RunOutput {
   };
   template <class Body>
   void write(const char* key, const Body& body);
-  [[nodiscard]] std::string trace_file() const;
 
   const LoggingConfig& config_;
   const int rank_;

@@ -142,6 +142,16 @@ class CommandLine(JobTest):
                      self.config)
         self.refused(0, "2 events", "trace", path, "--svg", self.path("t.svg"))
 
+    def test_what_a_run_reads_is_not_written_over(self):
+        text = self.written("text-rank0.json", b"words " * 1000)
+        data = ("data.kind=text", f"data.train={text}", "model.vocab=256")
+        for wrong in ((f"logging.metrics={self.config}",), (f"logging.metrics={text}", *data),
+                      (f"logging.trace={self.path('text')}", "logging.trace_steps=1", *data)):
+            self.refused(2, "logging.* would overwrite", "train", self.config,
+                         "--ranks", "4", "train.steps=1", *wrong)
+        with open(text, "rb") as file:
+            self.assertEqual(len(file.read()), 6000)
+
     def test_a_dp_that_follows_from_the_ranks_is_told(self):
         with_dp = {**CONFIG, "parallel": {**CONFIG["parallel"], "dp": 2}}
         config = self.written("with_dp.json", json.dumps(with_dp).encode())

@@ -2,6 +2,7 @@
 
 import json
 import math
+import subprocess
 import unittest
 
 from jobs import ENVIRONMENT, MPIRUN, SANITIZER, TANDEM, Job, JobTest
@@ -66,8 +67,14 @@ class Bench(JobTest):
                 self.require_end(job, 2, says)
 
     def test_a_file_that_cannot_be_written_ends_with_3(self):
-        self.require_end(self.bench("attention", self.config, *ONE, "--json",
-                                    self.path("no/such/folder.json")), 3, "cannot be written")
+        job = self.bench("attention", self.config, *ONE, "--json", self.path("no/such/folder.json"))
+        self.require_end(job, 3, "cannot be written")
+        self.assertNotIn("fwd", job.text())  # it is known before anything is measured
+
+    def test_json_instead_of_the_tables(self):
+        done = subprocess.run([TANDEM, "bench", "gemm", self.config, *ONE, "--json", "-"],
+                              capture_output=True, text=True, timeout=100, check=True)
+        self.assertEqual(json.loads(done.stdout)["bench"], "gemm")
 
 
 if __name__ == "__main__":

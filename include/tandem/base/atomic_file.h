@@ -14,10 +14,11 @@ namespace tandem {
 // stays as it is, and nothing of the new one is left. Only a process that is killed leaves its
 // PATH.tmp-XXXXXXXX, which nobody reads and nobody but the user removes, as another process might
 // be writing it. Where PATH is a link to a file that is there, so it goes with that file, and the
-// link stays; a link to none is itself replaced. A device or pipe, such as /dev/stdout, has no
-// older contents: it is written at once. Nothing is synced: after a crash of the machine the file
-// may be neither the old nor the new one. Everything blocks, and throws Error(kBadInput) that names
-// PATH, the reason, and what to do.
+// link stays; a link to none is itself replaced. The new file has the older one's permissions. A device
+// or pipe has no older contents: it is written at once, and so is the file that standard output or
+// error goes to, such as /dev/stdout, where it goes on. Nothing is synced: after a crash of the
+// machine the file may be neither the old nor the new one. Everything blocks, and throws
+// Error(kBadInput) that names PATH, the reason, and what to do.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);  // its folder must be there
@@ -43,5 +44,9 @@ class AtomicFile {
 
 // The file `path` with this content, by the same rules.
 void replace_file(const std::string& path, std::string_view text);
+
+// Throws like an AtomicFile of this path and leaves nothing, for work that should not be done in
+// vain. A device or pipe is not tried: opening it could already tell its reader something.
+void require_writable(const std::string& path);
 
 }  // namespace tandem

@@ -54,6 +54,9 @@ std::vector<LaneTime> lane_times(const std::vector<TraceSpan>& spans);
 void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans,
                         const std::string& about = "");
 
+// Where a rank's trace of a run goes: PREFIX-rank0.json.
+std::string trace_file(const std::string& prefix, int rank);
+
 // Begins such a file and removes it again, to learn early whether it can be written. Throws like
 // write_chrome_trace.
 void try_chrome_trace(const std::string& path);

@@ -1,5 +1,6 @@
 #include "tandem/base/atomic_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,6 +48,45 @@ TEST_CASE("a file that is not committed leaves the older one, and nothing of its
   AtomicFile(path).write("new");
   CHECK(read_bytes(path) == "old");
   CHECK(entries(folder) == 1);
+}
+
+TEST_CASE("a file that standard output goes to is written on, not replaced") {
+  const TempFolder folder;
+  const std::string path = folder / "log";
+  write_bytes(path, "before,");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int log = ::open(path.c_str(), O_WRONLY | O_APPEND);
+    if (::dup2(log, STDOUT_FILENO) < 0) ::_exit(1);
+    replace_file("/dev/stdout", "the file,");
+    ::_exit(::write(STDOUT_FILENO, "after", 5) == 5 ? 0 : 1);
+  }
+  int status = 1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(read_bytes(path) == "before,the file,after");
+  CHECK(entries(folder) == 1);
+}
+
+TEST_CASE("a file has the permissions of the one it replaces") {
+  const TempFolder folder;
+  const std::string path = folder / "a";
+  replace_file(path, "old");
+  REQUIRE(::chmod(path.c_str(), 0600) == 0);
+  replace_file(path, "new");
+  CHECK((fs::status(path).permissions() & fs::perms::all) ==
+        (fs::perms::owner_read | fs::perms::owner_write));
+}
+
+TEST_CASE("trying a path leaves nothing and changes nothing") {
+  const TempFolder folder;
+  require_writable(folder / "a");
+  CHECK(entries(folder) == 0);
+  replace_file(folder / "a", "old");
+  require_writable(folder / "a");
+  CHECK(read_bytes(folder / "a") == "old");
+  CHECK_THROWS_AS(require_writable(folder / "none/a"), Error);
+  require_writable("/dev/full");
 }
 
 TEST_CASE("of two writers of a path each commits its own, whole") {
