@@ -1,5 +1,5 @@
-// What commands write for --json: one object. In those of plan, schedule and check numbers are in SI
-// units that their names end with (bytes, _s, _per_s).
+// What commands write for --json: one object. In those of plan, schedule and check numbers are in
+// SI units that their names end with (bytes, _s, _per_s).
 #pragma once
 
 #include <string>

@@ -14,10 +14,10 @@ namespace tandem {
 // stays as it is, and nothing of the new one is left. Only a process that is killed leaves its
 // PATH.tmp-XXXXXXXX, which nobody reads and nobody but the user removes, as another process might
 // be writing it. Where PATH is a link to a file that is there, so it goes with that file, and the
-// link stays; a link to none is itself replaced. The new file has the older one's permissions. A device
-// or pipe has no older contents: it is written at once, and so is the file that standard output or
-// error goes to, such as /dev/stdout, where it goes on. Nothing is synced: after a crash of the
-// machine the file may be neither the old nor the new one. Everything blocks, and throws
+// link stays; a link to none is itself replaced. The new file has the older one's permissions. A
+// device or pipe has no older contents: it is written at once, and so is the file that standard
+// output or error goes to, such as /dev/stdout, where it goes on. Nothing is synced: after a crash
+// of the machine the file may be neither the old nor the new one. Everything blocks, and throws
 // Error(kBadInput) that names PATH, the reason, and what to do.
 class AtomicFile {
  public:
