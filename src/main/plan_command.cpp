@@ -1,11 +1,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "amounts.h"
 #include "commands.h"
 #include "json_report.h"
 #include "output_file.h"
@@ -24,17 +24,6 @@ namespace {
 
 double gib(std::int64_t bytes) {
   return static_cast<double>(bytes) / kGib;
-}
-
-// 30.53 B, with the suffixes from 1 on, a thousand apart.
-std::string shortened(double value, std::initializer_list<const char*> suffixes) {
-  const auto* suffix = suffixes.begin();
-  for (; value >= 1000.0 && suffix + 1 != suffixes.end(); ++suffix) value /= 1000.0;
-  return fmt::format("{:.4g} {}", value, *suffix);
-}
-
-std::string parameters(std::int64_t count) {
-  return shortened(static_cast<double>(count), {"", "K", "M", "B", "T"});
 }
 
 std::string flop(double count) {

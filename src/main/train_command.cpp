@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 
+#include "amounts.h"
 #include "commands.h"
 #include "output_file.h"
 #include "ranks.h"
@@ -26,9 +27,9 @@ double wall_seconds() {
 
 void print_start(const RunConfig& config, Log& log) {
   const ParamCount count = count_params(config.model);
-  log.note("model    {} layers, hidden {}, {} experts top-{}, {:.2f} M parameters, {:.2f} M active",
+  log.note("model    {} layers, hidden {}, {} experts top-{}, {} parameters, {} active",
            config.model.layers, config.model.hidden, config.model.experts, config.model.topk,
-           static_cast<double>(count.total) / 1e6, static_cast<double>(count.active) / 1e6);
+           parameters(count.total), parameters(count.active));
   log.note(
       "layout   pp {} x vpp {}, dp {}, ep {}; {} micro-batches of {} x {} tokens; overlap {}, {} "
       "events, weight gradients {}",

@@ -60,9 +60,9 @@ std::string megatron_line(const StepReport& r, const RunConfig& config) {
       r.loss_scale, norm, r.skipped_since_line);
 }
 
-std::string json_line(const StepReport& r) {
-  std::string line = fmt::format("{{\"step\": {}", r.step);
-  for (const auto& [name, value] : metrics_of(r))
+std::string json_line(std::int64_t step, const MetricList& metrics) {
+  std::string line = fmt::format("{{\"step\": {}", step);
+  for (const auto& [name, value] : metrics)
     line += std::isfinite(value) ? fmt::format(", \"{}\": {:.9g}", name, value)
                                  : fmt::format(", \"{}\": null", name);  // norm of a skipped step
   return line + "}";
@@ -131,13 +131,32 @@ StepReport combine(const std::vector<RankReport>& ranks, const RunConfig& config
 std::string progress_line(const StepReport& report, const RunConfig& config) {
   switch (config.logging.format) {
     case LogFormat::kJson:
-      return json_line(report);
+      return json_line(report.step, metrics_of(report));
     case LogFormat::kMegatron:
       return megatron_line(report, config);
     case LogFormat::kText:
       break;
   }
   return text_line(report, config);
+}
+
+std::string evaluation_line(std::int64_t step, double loss, const RunConfig& config) {
+  switch (config.logging.format) {
+    case LogFormat::kJson:
+      return json_line(step, evaluation_metrics(loss));
+    case LogFormat::kMegatron:  // as Megatron-LM prints it, with its limit of the exponent
+      return fmt::format(
+          " validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ", step,
+          loss, std::exp(std::min(20.0, loss)));
+    case LogFormat::kText:
+      break;
+  }
+  return fmt::format("held-out step {} | loss {:.4f} | perplexity {:.3f}", step, loss,
+                     std::exp(loss));
+}
+
+MetricList evaluation_metrics(double loss) {
+  return {{"lm loss validation", loss}};
 }
 
 MetricList metrics_of(const StepReport& r) {

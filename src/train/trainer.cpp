@@ -45,14 +45,17 @@ std::string way_out_of_fp16(const LossScaler& scaler) {
       scaler.scale());
 }
 
-// What the picture of a trace says about itself.
-std::string about_run(const RunConfig& config, const Device& device) {
+// What the picture of a trace says about itself. Steps count from 1, as in progress lines.
+std::string about_run(const RunConfig& config, const Device& device, std::int64_t first,
+                      std::int64_t last) {
   std::string text = fmt::format("pp {} x vpp {}, ep {}, {} micro-batches, overlap {}",
                                  config.parallel.pp, config.parallel.vpp, config.parallel.ep,
                                  config.microbatches(), config.overlap.enabled ? "on" : "off");
   if (config.overlap.events == EventMode::kShared) text += ", shared events";
   if (config.train.alltoall_delay_us > 0.0)
     text += fmt::format(", all-to-all + {} \u00b5s", config.train.alltoall_delay_us);
+  text +=
+      first == last ? fmt::format("; step {}", last) : fmt::format("; steps {} to {}", first, last);
   return text + "; " + device.description();
 }
 
@@ -95,7 +98,7 @@ class Trainer {
   void fail(ExitCode code, const std::string& what);
 
  private:
-  void write_trace();
+  void write_trace(std::int64_t done);
   StepInput load(std::int64_t index, double lr);
   StepReport step(std::int64_t index);
   void judge(StepReport& report, std::int64_t index);
@@ -117,6 +120,7 @@ class Trainer {
   // after the next step, and then with the error.
   std::unique_ptr<RunOutput> output_;
   std::vector<TraceSpan> traced_spans_;
+  std::int64_t traced_steps_ = 0;
   TrainResult result_;
   std::optional<std::int64_t> saved_step_;
   std::int64_t skipped_at_line_ = 0;  // what the last progress line has told of
@@ -125,9 +129,10 @@ class Trainer {
   Watchdog watchdog_;  // last: it watches the others
 };
 
-void Trainer::write_trace() {
+void Trainer::write_trace(std::int64_t done) {
   const auto patience = watchdog_.patient("in the writing of a trace");
-  output_->write_trace(traced_spans_, about_run(config_, *engine_.device));
+  output_->write_trace(traced_spans_,
+                       about_run(config_, *engine_.device, done - traced_steps_ + 1, done));
 }
 
 void Trainer::fail(ExitCode code, const std::string& what) {
@@ -180,8 +185,8 @@ void Trainer::evaluate(std::int64_t done) {
   if (result_.first_held_out == 0.0) result_.first_held_out = loss;
   result_.last_held_out = loss;
   if (world_.rank() != 0) return;
-  log_.note("held-out step {} | loss {:.4f} | perplexity {:.3f}", done, loss, std::exp(loss));
-  output_->write_metrics(done, {{"lm loss validation", loss}});
+  log_.info("{}", evaluation_line(done, loss, config_));
+  output_->write_metrics(done, evaluation_metrics(loss));
 }
 
 // A loss that is not finite ends the run: no loss scale changes it. A norm that is not finite does
@@ -228,7 +233,10 @@ StepReport Trainer::step(std::int64_t index) {
   const auto spans = to_spans(engine_.timeline.harvest(), engine_.program());
   const OverlapStats overlap = overlap_stats(spans);
   const StepSplit split = split_step(spans);
-  if (traced(index)) traced_spans_.insert(traced_spans_.end(), spans.begin(), spans.end());
+  if (traced(index)) {
+    traced_spans_.insert(traced_spans_.end(), spans.begin(), spans.end());
+    ++traced_steps_;
+  }
 
   RankReport rank{mine.loss_sum,
                   mine.aux,
@@ -290,7 +298,7 @@ TrainResult Trainer::run() {
       output_->write_metrics(done, metrics_of(report));
     }
     const bool last = done == config_.train.steps || report.stop;
-    if (traced(done - 1) && (last || !traced(done))) write_trace();
+    if (traced(done - 1) && (last || !traced(done))) write_trace(done);
     result_.stopped_by_signal = report.stop;
     if (config_.train.eval_every > 0 && (done % config_.train.eval_every == 0 || last) &&
         !report.stop)

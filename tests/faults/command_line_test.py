@@ -1,6 +1,7 @@
 """What is given on the command line is taken at its word or refused, and what is printed arrives."""
 
 import json
+import math
 import os
 import re
 import resource
@@ -405,6 +406,31 @@ class CommandLine(JobTest):
         self.require_end(job, 0, "warning: train.comm = nccl: no effect, as the model runs on the CPU",
                          "warning: optimizer.loss_scale = 1024: no effect without train.dtype=fp16")
         self.assertEqual(job.text().count("warning"), 2, "said once, and nothing else")
+
+    def test_lines_of_evaluations_have_the_format_that_is_asked_for(self):
+        def lines(kind):
+            done = tandem("train", self.config, "--ranks", "4", "train.steps=3",
+                          "train.eval_every=2", f"logging.format={kind}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout.splitlines()
+
+        records = [json.loads(line) for line in lines("json")]  # nothing else
+        self.assertEqual([(record["step"], "lm loss validation" in record) for record in records],
+                         [(0, True), (1, False), (2, False), (2, True), (3, False), (3, True)])
+        held_out = [record["lm loss validation"] for record in records if len(record) == 2]
+        found = [re.fullmatch(r" validation loss at iteration (\d+) \| lm loss value: (\S+) \| "
+                              r"lm loss PPL: (\S+) \| ", line) for line in lines("megatron")]
+        found = [[float(word) for word in match.groups()] for match in found if match]
+        self.assertEqual([step for step, _, _ in found], [0, 2, 3])
+        for (_, loss, perplexity), exact in zip(found, held_out, strict=True):
+            self.assertAlmostEqual(loss, exact, delta=5e-7 * exact)  # seven digits
+            self.assertAlmostEqual(perplexity, math.exp(exact), delta=5e-6 * perplexity)
+
+    def test_train_counts_parameters_as_plan_does(self):
+        total, active = re.search(r"parameters +(\S+ [KMB]) total, (\S+ [KMB]) active",
+                                  tandem("plan", self.config).stdout).groups()
+        done = tandem("train", self.config, "--ranks", "4", "train.steps=1")
+        self.assertIn(f" {total} parameters, {active} active", done.stdout)
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ struct StepReport {
   double hidden_share = 0.0;                    // of expert all-to-all time, over all ranks
   double exposed_ms = 0.0, host_wait_ms = 0.0;  // largest over ranks
   double forward_backward_ms = 0.0, optimizer_ms = 0.0;  // largest over ranks
-  double load_max_over_mean = 0.0;              // worst layer
-  std::int64_t dead_experts = 0;                // experts without a token, all layers
-  double memory_gib = 0.0;                      // largest over ranks
+  double load_max_over_mean = 0.0;                       // worst layer
+  std::int64_t dead_experts = 0;                         // experts without a token, all layers
+  double memory_gib = 0.0;                               // largest over ranks
   double eta_s = 0.0;
   bool scales_loss = false;             // fp16
   double loss_scale = 1.0;              // of the next step
@@ -49,6 +49,10 @@ StepReport combine(const std::vector<RankReport>& ranks, const RunConfig& config
 
 std::string progress_line(const StepReport& report, const RunConfig& config);
 MetricList metrics_of(const StepReport& report);
+
+// Of an evaluation after `step`, whose mean loss is `loss`.
+std::string evaluation_line(std::int64_t step, double loss, const RunConfig& config);
+MetricList evaluation_metrics(double loss);
 
 // "1h02m", "3m12s", "8s".
 std::string duration(double seconds);
