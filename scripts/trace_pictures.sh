@@ -3,6 +3,7 @@
 # with one shared event, traced while it ran; and holds the traces to what the pictures show. On a
 # GPU if there is one, else on the CPU with two ranks.
 #   ./scripts/trace_pictures.sh [OVERRIDE...]      section.key=value, stronger than what is below
+# They go to runs/pictures, or to OUT; those of docs/img were made on an H200.
 #   TANDEM=build-gpu/tandem OUT=docs/img NODE="dispatch_fwd L1 mb3" ./scripts/trace_pictures.sh ...
 # The model should have an attention forward, an all-to-all and an experts' backward of about equal
 # length: tandem trace prints them, and train.alltoall_delay_us sets the second.
@@ -13,7 +14,7 @@ for candidate in "$root/build-gpu/tandem" "$root/build/tandem"; do
   [ -n "$tandem" ] || [ ! -x "$candidate" ] || tandem="$candidate"
 done
 [ -n "$tandem" ] && [ -x "$tandem" ] || fail "build first (./scripts/run.sh), or say TANDEM=path/to/tandem"
-out="${OUT:-$root/docs/img}"
+out="${OUT:-$root/runs/pictures}"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"

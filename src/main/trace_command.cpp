@@ -28,12 +28,20 @@ void print_tables(const ChromeTrace& trace, const std::string& path) {
   if (!trace.about.empty()) fmt::print("{}\n", about_of(trace));
   const OverlapStats stats = overlap_stats(trace.spans);
   if (stats.ep_us > 0.0)
-    fmt::print("expert all-to-all: {:.1f} % hidden under compute\n", 100.0 * stats.hidden_share());
+    fmt::print(
+        "expert all-to-all: {:.1f} % hidden under compute; lane ep, also counts_fwd, the exchange "
+        "of "
+        "token counts\n",
+        100.0 * stats.hidden_share());
 
   fmt::print("\n{:<10} {:>12} {:>12}\n", "lane", "busy ms", "exposed ms");
   for (const LaneTime& lane : lane_times(trace.spans))
     fmt::print("{:<10} {:>12.3f} {:>12}\n", lane.lane, lane.busy_us / 1e3,
                lane.lane == "compute" ? "" : fmt::format("{:.3f}", lane.exposed_us / 1e3));
+  fmt::print(
+      "busy: time in which the lane had something to do, waiting for other ranks included; "
+      "exposed: "
+      "the part of it in which compute had nothing. Sums over all traced steps.\n");
 
   std::map<std::pair<std::string, std::string>, NodeTimes> nodes;
   for (const TraceSpan& span : trace.spans) {

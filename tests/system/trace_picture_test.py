@@ -60,6 +60,8 @@ class TracePicture(JobTest):
 
         self.assertRegex(done.stdout, rf"{len(events)} events")
         self.assertRegex(done.stdout, r"all-to-all: [0-9.]+ % hidden")
+        self.assertIn("; steps 2 to 3; cpu", done.stdout)
+        self.assertRegex(done.stdout, r"exposed ms\n(?:\S+ .*\n)+busy: .*; exposed: .* all traced steps")
         dispatches = [e for e in events if e["name"] == "dispatch_fwd"]
         mean = sum(e["dur"] for e in dispatches) / len(dispatches) / 1e3
         self.assertGreater(mean, 1)  # the delay
