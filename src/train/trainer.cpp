@@ -100,6 +100,11 @@ class Trainer {
  private:
   void write_trace(std::int64_t done);
   StepInput load(std::int64_t index, double lr);
+  struct Times {
+    OverlapStats overlap;
+    StepSplit split;
+  };
+  Times read_times(std::int64_t index);
   StepReport step(std::int64_t index);
   void judge(StepReport& report, std::int64_t index);
   void evaluate(std::int64_t done);
@@ -223,6 +228,17 @@ StepInput Trainer::load(std::int64_t index, double lr) {
   return engine_.step_input(index, lr);
 }
 
+// A step may have had millions of instructions.
+Trainer::Times Trainer::read_times(std::int64_t index) {
+  const auto own_work = watchdog_.own_work();
+  const auto spans = to_spans(engine_.timeline.harvest(), engine_.program());
+  if (traced(index)) {
+    traced_spans_.insert(traced_spans_.end(), spans.begin(), spans.end());
+    ++traced_steps_;
+  }
+  return {overlap_stats(spans), split_step(spans)};
+}
+
 StepReport Trainer::step(std::int64_t index) {
   const auto begin = Clock::now();
   const auto taken = static_cast<int>(index - engine_.loss_scaler.skipped());
@@ -230,26 +246,21 @@ StepReport Trainer::step(std::int64_t index) {
   profile_.before(index);
   const Engine::StepResult mine = engine_.train_step(load(index, lr));
   profile_.after(index);
-  const auto spans = to_spans(engine_.timeline.harvest(), engine_.program());
-  const OverlapStats overlap = overlap_stats(spans);
-  const StepSplit split = split_step(spans);
-  if (traced(index)) {
-    traced_spans_.insert(traced_spans_.end(), spans.begin(), spans.end());
-    ++traced_steps_;
-  }
+  const Times times = read_times(index);
 
   RankReport rank{mine.loss_sum,
                   mine.aux,
                   mine.grad_norm,
-                  overlap.ep_us,
-                  overlap.hidden_us,
-                  overlap.compute_us,
-                  overlap.host_wait_us,
-                  split.forward_backward_us,
-                  split.optimizer_us,
+                  times.overlap.ep_us,
+                  times.overlap.hidden_us,
+                  times.overlap.compute_us,
+                  times.overlap.host_wait_us,
+                  times.split.forward_backward_us,
+                  times.split.optimizer_us,
                   static_cast<double>(engine_.memory_bytes()),
                   stop_requested() || !output_->lost().empty() ? 1.0 : 0.0,
                   engine_.executor().expert_load()};
+  const auto patience = watchdog_.patient("after a step, in the comparison of its times");
   std::vector<RankReport> ranks;
   for (const std::string& bytes : world_.gather(pack(rank))) ranks.push_back(unpack(bytes));
 

@@ -9,7 +9,8 @@ namespace tandem {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kPeriod = std::chrono::milliseconds(100);
+// The limit is a number of them, as a clock would go on while the whole job is stopped.
+constexpr std::chrono::milliseconds kPeriod{100};
 // A run that was told to stop and does so at the end of its step needs no report. Below the second
 // that mpirun leaves the other ranks when one was killed.
 constexpr int kPeriodsOfGrace = 4;
@@ -35,7 +36,7 @@ void Watchdog::enter(const char* where, int patience) {
   const std::lock_guard lock(mutex_);
   where_ = where;
   patience_ = patience;
-  moved_ = Clock::now();
+  still_ = std::chrono::milliseconds{0};
 }
 
 void Watchdog::report_termination() {
@@ -68,7 +69,7 @@ bool Watchdog::sleep(Lock& lock) {
   if (slept.count() < std::max(1.0, 0.5 * timeout_s_)) return true;
   log_.warn("rank {} was stopped for {:.1f} s: nothing of its process ran", world_.rank(),
             slept.count());
-  moved_ = Clock::now();
+  still_ = std::chrono::milliseconds{0};
   return true;
 }
 
@@ -99,8 +100,8 @@ void Watchdog::watch() {
     const std::int64_t limit_s = std::int64_t{patience_} * timeout_s_;
     if (progress != last_progress || patience_ == 0) {
       last_progress = progress;
-      moved_ = Clock::now();
-    } else if (Clock::now() - moved_ > std::chrono::seconds(limit_s)) {
+      still_ = std::chrono::milliseconds{0};
+    } else if ((still_ += kPeriod) > std::chrono::seconds(limit_s)) {
       return end_standstill(lock, limit_s);
     }
     looked_ = Clock::now();

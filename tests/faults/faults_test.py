@@ -51,11 +51,25 @@ class Killed(JobTest):
         self.require_end(job, 5, r"rank 2 was stopped for \d+\.\d s", INSTRUCTION, seconds=40)
         for rank in (0, 1, 3):  # each says it, once, with its lanes below
             reports = re.findall(rf"error: rank {rank} has not moved for [28] s .*; its lanes stand "
-                                 r"at\n  [a-z_]+: [A-Z]", job.text())
+                                 r"at\n  ([a-z_]+: [A-Z]|between steps)", job.text())
             self.assertEqual(len(reports), 1, job.text())
         self.assertNotRegex(job.text(), r"rank 2 has not moved|ended because the job was aborted")
         self.assertNotRegex(job.text(), r"rank [013] was (stopped|told)")
         self.require_gone(ranks.values())
+
+    def test_a_job_that_is_stopped_as_a_whole_goes_on(self):
+        for run in (self.mpirun, self.threads):
+            job = run(*ENDLESS, "train.watchdog_s=2", "train.alltoall_delay_us=30000")
+            job.wait_for(r"step +2/")
+            pids = list(job.ranks().values()) or [job.process.pid]
+            for how, seconds in ((signal.SIGTSTP, 4), (signal.SIGSTOP, 0.9), (signal.SIGSTOP, 0.9)):
+                for pid in pids:
+                    os.kill(pid, how)
+                time.sleep(seconds)
+                for pid in pids:
+                    os.kill(pid, signal.SIGCONT)
+            job.process.send_signal(signal.SIGUSR1)
+            self.require_end(job, 0, r"was stopped for [34]\.\d s", "stopped by a signal")
 
     @unittest.skipIf(SANITIZER, "a sanitizer's library must be the first that is loaded")
     def test_a_rank_that_is_stopped_at_its_end_ends_all(self):

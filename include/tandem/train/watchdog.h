@@ -17,7 +17,8 @@ namespace tandem {
 
 class Watchdog {
  public:
-  // Watches while the object lives. All arguments outlive it.
+  // Watches while the object lives. All arguments outlive it. Time in which the process is stopped
+  // does not count.
   Watchdog(World& world, const Timeline& timeline, Log& log, int timeout_s);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -65,8 +66,9 @@ class Watchdog {
   bool stop_ = false, has_reported_ = false;
   const char* where_ = nullptr;  // of a phase of patience
   int patience_ = 1;             // times the timeout; 0: no end
-  std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point looked_ = moved_;  // the thread, for the last time
+  std::chrono::milliseconds still_{0};  // for so long nothing has moved
+  // The thread, for the last time.
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
   std::thread thread_;  // last: starts when everything above exists
 };
 
