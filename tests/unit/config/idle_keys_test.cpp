@@ -1,4 +1,5 @@
 // Which keys a run warns of because they change nothing in it.
+#include <filesystem>
 #include <set>
 
 #include "rules.h"
@@ -143,6 +144,19 @@ TEST_CASE("a key at its default is not named, nor one that a preset sets or reso
     CHECK(idle({"parallel.pp=2", "parallel.microbatch_group=2"}, where).empty());
     CHECK(idle({"logging.trace_begin=0", "data.split=\"969,30,1\""}, where).empty());
   }
+}
+
+TEST_CASE("no file of configs/ says anything in vain") {
+  int files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(TANDEM_SOURCE_DIR) + "/configs")) {
+    if (entry.path().extension() != ".json") continue;
+    INFO(entry.path());
+    const RunConfig config = resolve(load_config(entry.path(), {}), 0);
+    CHECK(joined(idle_keys(config, config.train.device != DeviceChoice::kCpu)).empty());
+    ++files;
+  }
+  CHECK(files >= 6);
 }
 
 TEST_CASE("the reason is told, one for each key") {
