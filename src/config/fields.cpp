@@ -251,7 +251,8 @@ void add_logging(std::vector<Field>& all, LoggingConfig& l) {
                        std::string_view doc) {
     all.push_back({"logging", key, ref, range, unit, doc});
   };
-  add("format", one_of(l.format, kLogFormats), kAny, "", "Form of the lines of steps and evaluations");
+  add("format", one_of(l.format, kLogFormats), kAny, "",
+      "Form of the lines of steps and evaluations");
   add("every", &l.every, kSteps, "steps", "Steps between progress lines");
   add("metrics", &l.metrics, kAny, "",
       "File that gets a JSON line with each progress line and each evaluation; empty for none");

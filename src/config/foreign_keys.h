@@ -10,7 +10,7 @@ namespace tandem::config {
 // A name of Megatron-LM's arguments or of Hugging Face's configs.
 struct ForeignKey {
   std::string_view theirs;  // with underscores
-  std::string_view ours;    // "model.layers"; "always": on without a key; "": none, the note says why
+  std::string_view ours;    // "model.layers"; "always": on without a key; "": none, see the note
   std::string_view note;    // what is different; may be "" beside `ours`
 };
 
