@@ -7,7 +7,7 @@ fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 # The Debian packages Tandem needs, and those its tests need besides.
 build_packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libopenblas-dev libfmt-dev
-                libspdlog-dev nlohmann-json3-dev libcli11-dev)
+                nlohmann-json3-dev libcli11-dev)
 test_packages=(catch2 python3)
 text_packages=(bible-kjv bible-kjv-text)
 

@@ -16,8 +16,6 @@ find_package(Threads REQUIRED)
 
 find_package(fmt QUIET)
 tandem_require(fmt_FOUND libfmt-dev "fmt")
-find_package(spdlog QUIET)
-tandem_require(spdlog_FOUND libspdlog-dev "spdlog")
 find_package(nlohmann_json QUIET)
 tandem_require(nlohmann_json_FOUND nlohmann-json3-dev "nlohmann/json")
 find_package(CLI11 QUIET)

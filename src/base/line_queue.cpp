@@ -9,7 +9,7 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMostWaiting = 65536;
-constexpr std::chrono::milliseconds kPatienceAtEnd{5000};
+constexpr std::chrono::milliseconds kPatienceAtEnd{5000}, kPeriod{100};
 
 }  // namespace
 
@@ -33,6 +33,8 @@ struct LineQueue::State {
     }
   }
 
+  [[nodiscard]] bool done() const { return lines.empty() && !writing; }
+
   const Write write;
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
@@ -44,7 +46,7 @@ struct LineQueue::State {
 LineQueue::LineQueue(Write write) : state_(std::make_shared<State>(std::move(write))) {}
 
 LineQueue::~LineQueue() {
-  const bool finished = drain(kPatienceAtEnd);
+  const bool finished = !gave_up_ && drain(kPatienceAtEnd);
   {
     const std::lock_guard lock(state_->mutex);
     state_->stop = true;
@@ -68,10 +70,22 @@ void LineQueue::push(std::string line) {
 
 bool LineQueue::drain(std::chrono::milliseconds patience) {
   std::unique_lock lock(state_->mutex);
-  while (!state_->lines.empty() || state_->writing) {
+  while (!state_->done()) {
     const std::size_t before = state_->written;
     if (!state_->changed.wait_for(lock, patience, [&] { return state_->written != before; }))
       return false;
+  }
+  return true;
+}
+
+bool LineQueue::finish(const std::function<bool()>& in_a_hurry) {
+  std::unique_lock lock(state_->mutex);
+  std::chrono::milliseconds hurried{0};
+  while (!state_->changed.wait_for(lock, kPeriod, [this] { return state_->done(); })) {
+    if (!in_a_hurry()) continue;
+    hurried += kPeriod;
+    gave_up_ = hurried >= kPatienceAtEnd;
+    if (gave_up_) return false;
   }
   return true;
 }

@@ -15,7 +15,7 @@ class LineQueue {
   // May block; must not throw; may outlive the queue if it blocks for ever.
   using Write = std::function<void(const std::string&)>;
   explicit LineQueue(Write write);
-  ~LineQueue();  // waits for the rest as long as it moves
+  ~LineQueue();  // waits for the rest as long as it moves; drops it where finish() gave up
   LineQueue(const LineQueue&) = delete;
   LineQueue& operator=(const LineQueue&) = delete;
 
@@ -23,10 +23,14 @@ class LineQueue {
   void push(std::string line);
   // Until all lines are written; false if none was for `patience`.
   bool drain(std::chrono::milliseconds patience);
+  // Until all lines are written, however long that takes. From when in_a_hurry() says so it is
+  // given a few seconds more; false if that was not enough.
+  bool finish(const std::function<bool()>& in_a_hurry);
 
  private:
   struct State;  // shared with the thread
   std::shared_ptr<State> state_;
+  bool gave_up_ = false;
   std::thread thread_;  // started by the first line
 };
 

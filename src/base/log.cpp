@@ -1,11 +1,9 @@
 #include "tandem/base/log.h"
 
-#include <spdlog/logger.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 
 #include "line_queue.h"
@@ -13,12 +11,12 @@
 namespace tandem {
 namespace {
 
-std::shared_ptr<spdlog::logger> make_logger(const char* name, spdlog::sink_ptr sink) {
-  auto logger = std::make_shared<spdlog::logger>(name, std::move(sink));
-  logger->set_level(spdlog::level::trace);
-  logger->flush_on(spdlog::level::trace);  // a line is out before the process can die
-  logger->set_pattern("%v");
-  return logger;
+// Whole, and out before the process can die. Writers of the two files never wait for each other:
+// one that is stuck leaves the other to tell.
+void write_line(std::FILE* file, std::string line) {
+  line += '\n';
+  std::fwrite(line.data(), 1, line.size(), file);
+  std::fflush(file);
 }
 
 // How long a warning or an error waits for lines said before it.
@@ -26,13 +24,8 @@ constexpr std::chrono::milliseconds kOrder{200};
 
 }  // namespace
 
-// Loggers made by hand, not registered with spdlog: nothing here is shared between ranks that are
-// threads of one process, except the two file descriptors, which spdlog's _mt sinks lock.
 struct Log::State {
-  std::shared_ptr<spdlog::logger> err =
-      make_logger("err", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  LineQueue out{[logger = make_logger("out", std::make_shared<spdlog::sinks::stdout_sink_mt>())](
-                    const std::string& line) { logger->info(line); }};
+  LineQueue out{[](const std::string& line) { write_line(stdout, line); }};
   std::string prefix;
   bool quiet = false;
   bool notes_to_stderr = false;
@@ -52,11 +45,15 @@ void Log::write(Level level, const std::string& line) {
     return state_->out.push(state_->prefix + line);
   state_->out.drain(kOrder);
   const char* kind = level == kWarn ? "warning: " : level == kError ? "error: " : "";
-  state_->err->info(state_->prefix + kind + line);
+  write_line(stderr, state_->prefix + kind + line);
 }
 
 void Log::notes_to_stderr() {
   state_->notes_to_stderr = true;
+}
+
+bool Log::finish(const std::function<bool()>& in_a_hurry) {
+  return state_->out.finish(in_a_hurry);
 }
 
 bool colour_wanted() {

@@ -1,6 +1,7 @@
 #include "ranks.h"
 
 #include "tandem/comm/shared_error.h"
+#include "tandem/train/signals.h"
 
 namespace tandem {
 
@@ -30,7 +31,10 @@ ExitCode with_config(World& world, Log& log, const std::function<RunConfig()>& l
     if (world.rank() == 0) log.error("{}", error.what());
     return error.code();
   }
-  return body(config);
+  const ExitCode code = body(config);
+  if (log.finish(terminate_requested)) return code;
+  log.error("standard output was not read to its end in time: some of it is lost");
+  return code == ExitCode::kOk ? ExitCode::kBadInput : code;
 }
 
 }  // namespace tandem

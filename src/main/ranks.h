@@ -17,7 +17,8 @@ void require_one_kind_of_ranks(const ConfigArgs& args);
 ExitCode on_ranks(World* world, int threads, const std::function<ExitCode(World&)>& body);
 
 // load() on every rank, then body(config). A config that some rank cannot load is told by rank 0
-// and ends all. Collective.
+// and ends all. Waits for the reader of the log, unless a signal told the run to terminate: what is
+// lost then is told. Collective.
 ExitCode with_config(World& world, Log& log, const std::function<RunConfig()>& load,
                      const std::function<ExitCode(const RunConfig&)>& body);
 

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 
@@ -13,6 +15,7 @@
 namespace tandem {
 
 bool open_standard_streams() {
+  std::signal(SIGXFSZ, SIG_IGN);
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
     if (descriptor == STDOUT_FILENO) {
@@ -26,6 +29,12 @@ bool open_standard_streams() {
 }
 
 int with_output_written(int code) {
+  if (::ftrylockfile(stdout) != 0) {  // by a thread of the log, in a write that may never end
+    if (code == 0)
+      std::fprintf(stderr, "error: standard output is not read: some of it is lost\n");
+    std::_Exit(code == 0 ? static_cast<int>(ExitCode::kBadInput) : code);  // exit() would write too
+  }
+  ::funlockfile(stdout);
   std::cout.flush();
   const bool failed_before = std::ferror(stdout) != 0;  // its reason is forgotten
   errno = 0;

@@ -1,5 +1,6 @@
 """What is given on the command line is taken at its word or refused, and what is printed arrives."""
 
+import fcntl
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import re
 import resource
 import signal
 import subprocess
+import time
 import unittest
 
 from jobs import CONFIG, ENVIRONMENT, SANITIZER, TANDEM, JobTest
@@ -50,6 +52,40 @@ class CommandLine(JobTest):
                                     capture_output=True, text=True, env=ENVIRONMENT, timeout=100)
             self.assertEqual(closed.returncode, 3, f"{command} {closed.stderr}")
             self.assertRegex(closed.stderr, "error: standard output is closed")
+
+    def unread(self, *overrides, full=False):
+        """A run whose output nobody reads yet, into a pipe of 4 KiB."""
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        if full:
+            os.write(writer, 4096 * b" ")
+        job = subprocess.Popen([TANDEM, "train", self.config, "--ranks", "4", *overrides],
+                               stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE,
+                               text=True, env=ENVIRONMENT)
+        os.close(writer)
+        self.addCleanup(lambda: (job.kill(), job.communicate()))
+        return job, reader
+
+    def test_a_slow_reader_gets_all_of_it(self):
+        job, reader = self.unread("train.steps=100")
+        time.sleep(10)  # of which training takes two
+        self.assertIsNone(job.poll())
+        with os.fdopen(os.dup(reader), encoding="utf-8") as file:
+            text = file.read()
+        self.assertEqual(job.wait(60), 0, job.stderr.read())
+        self.assertEqual(len(re.findall("^step +", text, re.MULTILINE)), 100)
+        self.assertRegex(text, "loss +[0-9.]+ -> [0-9.]+\n$")
+
+    def test_a_reader_that_stands_still_keeps_no_run_from_its_end(self):
+        job, _ = self.unread("train.steps=100")
+        time.sleep(4)
+        job.send_signal(signal.SIGTERM)
+        self.assertEqual(job.wait(20), 3)
+        self.assertRegex(job.stderr.read(), "^error: .*: some of it is lost\n$")
+        job, _ = self.unread("train.steps=100", "model.init_std=1e20", full=True)
+        self.assertEqual(job.wait(30), 4)
+        self.assertRegex(job.stderr.read(), "error: step 1: loss .* not both finite")
 
     def test_a_closed_error_stream_gets_no_file(self):
         metrics = self.path("metrics.jsonl")
@@ -170,7 +206,6 @@ class CommandLine(JobTest):
 
     def test_what_cannot_be_written_leaves_nothing_behind(self):
         def limit_files():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails instead
             resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
 
         text = self.written("a.txt", b"words" * 1000)
@@ -205,6 +240,20 @@ class CommandLine(JobTest):
         self.assertEqual(os.path.getsize(self.path("p.bin")), 10)
         self.assertEqual(set(os.listdir(self.folder)), before | {"b.txt", "p.bin", "p.idx"})
         self.refused(3, "nowhere", "tokenize", "/nowhere/p", text)
+
+    def test_files_beyond_the_limit_of_their_size(self):
+        def limit_files():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+        train = ["train", self.config, "--ranks", "4", "train.steps=30"]
+        with open(self.path("out"), "w", encoding="utf-8") as out:
+            done = tandem(*train, stdout=out, preexec_fn=limit_files)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, "^error: standard output could not be written")
+        self.assertEqual(os.path.getsize(self.path("out")), 2000)
+        done = tandem(*train, "checkpoint.dir=" + self.path("c"), preexec_fn=limit_files)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertRegex(done.stderr, "error: .*File too large")
 
     def test_a_trace_with_impossible_times(self):
         for key, value, words in (("dur", -5, "dur is -5, outside"), ("ts", 1e300, "ts is 1e"),

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,8 +13,8 @@ class Log {
  public:
   // Rank 0 writes bare lines ("..."), the others "[rank 3] ...". Warnings and errors go to stderr
   // with "warning: " and "error: " before them, at once; other lines are written by a thread, so that
-  // an output that is slow or stuck holds up nobody, and the destructor waits for them. Each line is
-  // flushed whole. quiet drops info lines.
+  // an output that is slow or stuck holds up nobody. The destructor waits for them while some are
+  // taken every few seconds. Each line is flushed whole. quiet drops info lines.
   // Safe to call from several threads, also through the Logs of other ranks.
   Log(int rank, bool quiet);
   ~Log();
@@ -39,6 +40,9 @@ class Log {
   }
   [[nodiscard]] int rank() const { return rank_; }
   void notes_to_stderr();
+  // Waits until all lines are written, however slow their reader; once in_a_hurry() a few seconds
+  // more. false: some are lost.
+  bool finish(const std::function<bool()>& in_a_hurry);
 
  private:
   enum Level { kInfo, kNote, kWarn, kError };

@@ -54,6 +54,28 @@ TEST_CASE("a stuck output holds up nobody") {
   CHECK(output->lines.size() == 100);
 }
 
+TEST_CASE("the end waits for a slow reader until there is haste") {
+  const auto output = std::make_shared<Output>();
+  output->set_open(false);
+  int asked = 0;
+  {
+    LineQueue queue([output](const std::string& line) { output->take(line); });
+    for (int i = 0; i < 100; ++i) queue.push("line");
+    CHECK(queue.finish([&] {
+      if (++asked == 70) output->set_open(true);  // after more than the patience of the destructor
+      return false;
+    }));
+  }
+  CHECK(output->lines.size() == 100);
+  output->set_open(false);
+  {
+    LineQueue queue([output](const std::string& line) { output->take(line); });
+    for (int i = 0; i < 100; ++i) queue.push("line");
+    CHECK_FALSE(queue.finish([] { return true; }));
+  }
+  output->set_open(true);
+}
+
 TEST_CASE("a queue without lines ends at once") {
   LineQueue queue([](const std::string&) { FAIL("nothing was said"); });
   CHECK(queue.drain(milliseconds(0)));
