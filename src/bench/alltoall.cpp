@@ -5,7 +5,10 @@
 
 #include "measure.h"
 #include "tandem/runtime/lanes.h"
+#include "tandem/runtime/timeline.h"
 #include "tandem/train/device_choice.h"
+#include "tandem/train/hook_scope.h"
+#include "tandem/train/watchdog.h"
 #include "tensors.h"
 #include "world_benches.h"
 
@@ -33,8 +36,9 @@ std::string_view transport_name(CommKind kind) {
 // Everything but the size of a message.
 class Exchanger {
  public:
-  Exchanger(World& world, Device& device, const RunConfig& config)
+  Exchanger(World& world, Device& device, const RunConfig& config, Watchdog& watchdog)
       : world_(world),
+        watchdog_(watchdog),
         lanes_(device, 1),
         ep_(lanes_.stream(Lane::kEp)),
         compute_(lanes_.stream(Lane::kCompute)),
@@ -65,6 +69,7 @@ class Exchanger {
 
   // Of `rows` rows to every rank. Mean time of `count` exchanges, the slowest rank's.
   double exchange_us(std::int64_t rows, int count) {
+    const auto patience = watchdog_.patient(kWhere);
     world_.barrier();
     exchange(rows);  // afterwards all ranks are here
     ep_.record(*begin_);
@@ -77,6 +82,7 @@ class Exchanger {
 
   // Of one product, with `count` exchanges beside it; the slowest rank's.
   double product_us(std::int64_t rows, int count) {
+    const auto patience = watchdog_.patient(kWhere);
     world_.barrier();
     if (count > 0) exchange(rows);
     ep_.record(*started_);
@@ -103,7 +109,10 @@ class Exchanger {
     comm_->all_to_all(ep_, {{{send_.slice(at, all), recv_.slice(at, all)}}, blocks, blocks});
   }
 
+  static constexpr const char* kWhere = "in all-to-alls";
+
   World& world_;
+  Watchdog& watchdog_;
   Comm* comm_ = nullptr;
   Lanes lanes_;  // with the priorities they have in training
   Stream &ep_, &compute_;
@@ -168,13 +177,16 @@ std::vector<AllToAllPath> paths_of(const CommOptions& options, int ranks) {
 }  // namespace
 
 AllToAllRows alltoall_rows(World& world, Device& device, const RunConfig& config, int repeats,
-                           Log& log) {
+                           Log& log, const TrainHooks& hooks) {
   CommOptions options = choose_comm(world, config, device, log);
   std::vector<int> everyone;
   for (int rank = 0; rank < world.size(); ++rank) everyone.push_back(rank);
   AllToAllRows out{std::string(transport_name(options.kind)), {}};
   abort_on_error(world, [&] {
-    Exchanger exchanger(world, device, config);
+    Timeline no_steps(device);
+    Watchdog watchdog(world, no_steps, log, config.train.watchdog_s);
+    const HookScope watched(hooks.on_watched);
+    Exchanger exchanger(world, device, config, watchdog);
     for (const AllToAllPath path : paths_of(options, world.size()))
       for (std::int64_t size = kSmallest; size <= exchanger.largest(); size *= 4) {
         options.path = path;  // boxes of one message: padding then costs nothing

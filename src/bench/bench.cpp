@@ -6,6 +6,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/nearest.h"
 #include "tandem/train/device_choice.h"
+#include "tandem/train/hook_scope.h"
 #include "world_benches.h"
 
 namespace tandem::bench {
@@ -65,7 +66,8 @@ bool takes_ranks(Kind kind) {
   return entry(kind).one_rank == nullptr;
 }
 
-Report run(World& world, Kind kind, const RunConfig& config, int repeats, Log& log) {
+Report run(World& world, Kind kind, const RunConfig& config, int repeats, Log& log,
+           const TrainHooks& hooks) {
   const bool fits = takes_ranks(kind) || world.size() == 1;
   TANDEM_CHECK(fits, "bench {} runs on one rank", name_of(kind));
   Report report;
@@ -75,18 +77,22 @@ Report run(World& world, Kind kind, const RunConfig& config, int repeats, Log& l
   auto device = open_device(world, config.train, log);
   report.device = device->description();
   if (const OneRank bench = entry(kind).one_rank) {
+    const HookScope work(hooks.on_own_work);
     const auto stream = device->make_stream("bench", 0);
     Measured measured = bench(*device, *stream, config, repeats);
     report.limits = std::move(measured.limits);
     report.rows = std::move(measured.rows);
     return report;
   }
-  report.limits = limits_of(*device, config.train.dtype, repeats);
+  {
+    const HookScope work(hooks.on_own_work);
+    report.limits = limits_of(*device, config.train.dtype, repeats);
+  }
   if (kind == Kind::kSlice) {
     device.reset();  // the trainer opens its own
-    report.rows = slice_rows(world, config, repeats, flops_limit(report.limits));
+    report.rows = slice_rows(world, config, repeats, flops_limit(report.limits), hooks);
   } else {
-    AllToAllRows all = alltoall_rows(world, *device, config, repeats, log);
+    AllToAllRows all = alltoall_rows(world, *device, config, repeats, log, hooks);
     report.transport = std::move(all.transport);
     report.rows = std::move(all.rows);
   }

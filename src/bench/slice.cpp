@@ -68,12 +68,11 @@ StepReport medians(const Steps& steps) {
 
 }  // namespace
 
-std::vector<Row> slice_rows(World& world, const RunConfig& config, int repeats,
-                            double flops_limit) {
+std::vector<Row> slice_rows(World& world, const RunConfig& config, int repeats, double flops_limit,
+                            TrainHooks hooks) {
   const RunConfig run = steps_only(config, repeats);
   Log quiet(world.rank(), true);
   Steps steps;
-  TrainHooks hooks;
   hooks.on_step = [&](const StepReport& step) {
     if (step.step > kWarmUpSteps) steps.timed.push_back(step);
   };

@@ -1,4 +1,4 @@
-// The benchmarks that take all ranks of a world.
+// The benchmarks that take all ranks of a world. They tell `hooks` what training does.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,8 @@ namespace tandem::bench {
 
 // Rank 0: a row per timed step and, last, their medians; others: none. `flops_limit`: FLOP/s one
 // rank's device reaches in a large product.
-std::vector<Row> slice_rows(World& world, const RunConfig& config, int repeats, double flops_limit);
+std::vector<Row> slice_rows(World& world, const RunConfig& config, int repeats, double flops_limit,
+                            TrainHooks hooks);
 
 struct AllToAllRows {
   std::string transport;  // what carries the rows
@@ -19,6 +20,6 @@ struct AllToAllRows {
 
 // A row per message size; the same on every rank.
 AllToAllRows alltoall_rows(World& world, Device& device, const RunConfig& config, int repeats,
-                           Log& log);
+                           Log& log, const TrainHooks& hooks);
 
 }  // namespace tandem::bench

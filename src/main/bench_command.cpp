@@ -27,9 +27,11 @@ RunConfig bench_config(bench::Kind kind, const ConfigArgs& args, int ranks) {
 
 // One rank with its config, start to end.
 ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const RunConfig& config,
-                   Log& log) {
+                   Log& log, JobGuard& guard) {
   bench::Report report;
-  abort_on_error(world, [&] { report = bench::run(world, kind, config, args.repeats, log); });
+  abort_on_error(world, [&] {
+    report = bench::run(world, kind, config, args.repeats, log, hooks_of(guard));
+  });
   if (world.rank() != 0) return ExitCode::kOk;
   if (!instead_of_tables(args.json)) log.info("\n{}", bench::to_table(report));
   if (!args.json.empty()) put_report(bench::to_json(report, args.command, config), args.json);
@@ -47,6 +49,7 @@ int run_bench(BenchArgs args) {
   require_other_file("--json", args.json, args.config.path);
   if (!args.json.empty() && !instead_of_tables(args.json)) require_writable(args.json);
   require_one_kind_of_ranks(args.config);
+  JobGuard guard(guard_limits(args.config, "benchmarking"));
   const auto mpi = launched_by_mpi() ? make_mpi_world() : nullptr;
   const int ranks = mpi ? mpi->size() : std::max(1, args.config.ranks);
   if (ranks > 1 && !bench::takes_ranks(kind))
@@ -57,7 +60,7 @@ int run_bench(BenchArgs args) {
     if (instead_of_tables(args.json)) log.notes_to_stderr();
     const auto load = [&] { return bench_config(kind, args.config, world.size()); };
     return with_config(world, log, load, [&](const RunConfig& config) {
-      return bench_one(world, kind, args, config, log);
+      return bench_one(world, kind, args, config, log, guard);
     });
   }));
 }

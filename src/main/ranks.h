@@ -7,11 +7,22 @@
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
 #include "tandem/comm/world.h"
+#include "tandem/train/job_guard.h"
+#include "tandem/train/trainer.h"
 
 namespace tandem {
 
 // --ranks makes threads, mpirun processes. Throws Error(kUsage) where both are asked for.
 void require_one_kind_of_ranks(const ConfigArgs& args);
+
+// How long starting `work` may take, without the building of programs: a minute longer than a step,
+// for libraries and parameters. Ending has the watchdog's patience; ranks that are threads have no
+// limit there, as only a blocked terminal can hold them up. Of a config that cannot be read the
+// defaults hold: it is reported later, by all ranks together.
+JobGuard::Limits guard_limits(const ConfigArgs& args, const char* work);
+
+// They tell `guard`, which outlives them.
+TrainHooks hooks_of(JobGuard& guard);
 
 // body on the rank of `world`, or, if that is null, on so many threads; rank 0's exit code.
 ExitCode on_ranks(World* world, int threads, const std::function<ExitCode(World&)>& body);

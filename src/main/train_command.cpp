@@ -16,7 +16,6 @@
 #include "tandem/train/signals.h"
 #include "tandem/train/step_report.h"
 #include "tandem/train/trainer.h"
-#include "tandem/train/watchdog.h"
 
 namespace tandem {
 namespace {
@@ -62,35 +61,16 @@ ExitCode train_one(World& world, const RunConfig& config, Log& log, JobGuard& gu
   if (config.logging.format == LogFormat::kJson) log.notes_to_stderr();
   if (world.rank() == 0) print_start(config, log);
   const double begin = wall_seconds();
-  TrainHooks hooks;
-  hooks.on_watched = [&guard](bool begins) { guard.watched(begins); };
-  hooks.on_own_work = [&guard](bool begins) { guard.own_work(begins); };
-  const TrainResult result = train_rank(world, config, log, hooks);
+  const TrainResult result = train_rank(world, config, log, hooks_of(guard));
   if (world.rank() == 0) print_end(result, config, wall_seconds() - begin, log);
   return ExitCode::kOk;
-}
-
-// How long starting may take, without the building of programs: a minute longer than a step, for
-// libraries and parameters. Ending has the watchdog's patience; ranks that are threads have no
-// limit there, as only a blocked terminal can hold them up. A config that cannot be read is
-// reported later, by all ranks together.
-JobGuard::Limits guard_limits(const ConfigArgs& args) {
-  constexpr std::chrono::seconds kLibraries{60};
-  constexpr std::chrono::years kNever{1000};
-  std::chrono::seconds step{TrainConfig{}.watchdog_s};
-  try {
-    step = std::chrono::seconds(load_config(args.path, args.overrides).train.watchdog_s);
-  } catch (const Error&) {
-  }
-  return {.start = step + kLibraries,
-          .end = launched_by_mpi() ? Watchdog::kPatience * step : kNever};
 }
 
 }  // namespace
 
 int run_train(const ConfigArgs& args) {
   require_one_kind_of_ranks(args);
-  JobGuard guard(guard_limits(args));
+  JobGuard guard(guard_limits(args, "training"));
   const auto mpi = launched_by_mpi() ? make_mpi_world() : nullptr;
   install_signal_handlers();      // again: MPI_Init may have installed its own
   std::atomic<bool> told{false};  // train_rank says what it throws

@@ -19,17 +19,17 @@ constexpr milliseconds kPeriod{100};
 // The first rank that ends its process ends the job: until then others say that they wait too.
 constexpr std::chrono::seconds kLastWords{1};
 
-std::string reason(bool has_trained, std::chrono::seconds limit) {
+std::string reason(bool has_trained, std::chrono::seconds limit, const char* work) {
   if (has_trained)
     return fmt::format(
-        "the job has not ended {} s after its training: another rank is stopped or hangs; if "
-        "ending just takes long, raise train.watchdog_s",
-        limit.count());
+        "the job has not ended {} s after its {}: another rank is stopped or hangs; if ending just "
+        "takes long, raise train.watchdog_s",
+        limit.count(), work);
   return fmt::format(
-      "training has not begun after {} s, not counting the building of programs: another rank is "
+      "{} has not begun after {} s, not counting the building of programs: another rank is "
       "stopped, was never started, or runs another program; if starting just takes long, raise "
       "train.watchdog_s",
-      limit.count());
+      work, limit.count());
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ void JobGuard::watch(Limits limits) {
   }
   const std::optional<int> rank = launcher_rank();
   std::fprintf(stderr, "%serror: %s\n", rank ? fmt::format("[rank {}] ", *rank).c_str() : "",
-               reason(has_trained_, limit()).c_str());
+               reason(has_trained_, limit(), limits.work).c_str());
   std::fflush(stderr);
   lock.unlock();
   std::this_thread::sleep_for(kLastWords);

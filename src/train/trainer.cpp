@@ -18,6 +18,7 @@
 #include "tandem/optim/lr_schedule.h"
 #include "tandem/runtime/spans.h"
 #include "tandem/trace/trace.h"
+#include "tandem/train/hook_scope.h"
 #include "tandem/train/signals.h"
 #include "tandem/train/state_io.h"
 #include "tandem/train/step_report.h"
@@ -58,21 +59,6 @@ std::string about_run(const RunConfig& config, const Device& device, std::int64_
       first == last ? fmt::format("; step {}", last) : fmt::format("; steps {} to {}", first, last);
   return text + "; " + device.description();
 }
-
-// Tells a hook where something begins, and where it ends, also by an exception.
-class HookScope {
- public:
-  explicit HookScope(const std::function<void(bool)>& hook) : hook_(hook) { tell(true); }
-  ~HookScope() { tell(false); }
-  HookScope(const HookScope&) = delete;
-  HookScope& operator=(const HookScope&) = delete;
-
- private:
-  void tell(bool begins) const {
-    if (hook_) hook_(begins);
-  }
-  const std::function<void(bool)>& hook_;
-};
 
 std::vector<Program> training_programs(const RunConfig& config, const TrainHooks& hooks) {
   const HookScope work(hooks.on_own_work);

@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from jobs import ENDLESS, SANITIZER, TANDEM, JobTest, alive
+from jobs import ENDLESS, SANITIZER, TANDEM, JobTest, alive, of_process
 
 INSTRUCTION = r"(RUN|SEND|RECV|HOST_WAIT|GRAD_SYNC|OPT_STEP) (compute|ep|host|send|recv|dp)"
 
@@ -23,6 +23,11 @@ def contents(folder):
             with open(os.path.join(where, name), "rb") as file:
                 sums[os.path.join(where, name)] = hashlib.sha256(file.read()).hexdigest()
     return sums
+
+
+def has_thread(pid, name):
+    return pid and any(of_process(f"{pid}/task/{task}", "comm").strip() == name
+                       for task in os.listdir(f"/proc/{pid}/task"))
 
 
 class Killed(JobTest):
@@ -84,6 +89,34 @@ class Killed(JobTest):
         self.require_gone(ranks.values())
         self.require_end(self.mpirun("train.steps=2", "checkpoint.dir=" + self.path("c")), 0,
                          "nothing to do")
+
+    def stop_in_benchmark(self, name, *expected):
+        job = self.mpirun("train.watchdog_s=2", "train.alltoall_delay_us=20000", "--repeats", "60",
+                          command=("bench", name))
+        end = time.monotonic() + 60
+        while not has_thread(job.ranks().get(2), "ep"):  # there are lanes
+            self.assertLess(time.monotonic(), end, job.text())
+            time.sleep(0.05)
+        time.sleep(1)
+        ranks = dict(job.ranks())
+        os.kill(ranks[2], signal.SIGSTOP)
+        self.require_end(job, 5, *expected, seconds=40)
+        self.require_gone(ranks.values())
+
+    def test_a_stopped_rank_ends_a_benchmark_of_all_to_alls(self):
+        self.stop_in_benchmark("alltoall", r"rank [013] has not moved for 8 s \(in all-to-alls")
+
+    def test_a_stopped_rank_ends_a_benchmark_of_steps(self):
+        self.stop_in_benchmark("slice", r"rank [013] has not moved for [28] s")
+
+    @unittest.skipIf(SANITIZER, "a sanitizer's library must be the first that is loaded")
+    def test_a_rank_that_is_stopped_at_its_end_ends_a_benchmark(self):
+        for name in ("slice", "alltoall"):
+            job = self.mpirun("train.watchdog_s=1", "--repeats", "1", command=("bench", name),
+                              variables={"LD_PRELOAD": os.environ["STOP_AT_END_LIBRARY"],
+                                         "TANDEM_STOPPED_RANK": "2"})
+            self.require_end(job, 5, r"error: the job has not ended 4 s after its benchmarking",
+                             seconds=60)
 
     def test_sigterm_saves_what_it_can_and_says_where_the_lanes_are(self):
         # Steps long enough for the signal to be reported within one.

@@ -145,19 +145,19 @@ class JobTest(unittest.TestCase):
         self.addCleanup(job.kill)
         return job
 
-    def mpirun(self, *overrides, ranks=4, more=None, variables=None):
+    def mpirun(self, *overrides, ranks=4, more=None, variables=None, command=("train",)):
         """more: another config for so many further ranks. variables: of the ranks' environment."""
         if SANITIZER == "thread":
             self.skipTest("the MPI library is not instrumented for ThreadSanitizer")
         # The MPI library never frees some of its own memory.
         environment = dict(ENVIRONMENT, ASAN_OPTIONS="detect_leaks=0")
-        command = [MPIRUN, "-np", str(ranks)]
+        launch = [MPIRUN, "-np", str(ranks)]
         for name, value in (variables or {}).items():
-            command += ["-x", f"{name}={value}"]
-        command += [TANDEM, "train", self.config, *overrides]
+            launch += ["-x", f"{name}={value}"]
+        launch += [TANDEM, *command, self.config, *overrides]
         if more:
-            command += [":", "-np", str(more[1]), TANDEM, "train", more[0], *overrides]
-        return self.start(command, env=environment)
+            launch += [":", "-np", str(more[1]), TANDEM, *command, more[0], *overrides]
+        return self.start(launch, env=environment)
 
     def threads(self, *overrides, ranks=4, **options):
         return self.start([TANDEM, "train", self.config, "--ranks", str(ranks), *overrides],

@@ -11,6 +11,7 @@
 #include "tandem/base/log.h"
 #include "tandem/comm/world.h"
 #include "tandem/config/config.h"
+#include "tandem/train/trainer.h"
 
 namespace tandem::bench {
 
@@ -52,8 +53,10 @@ struct Report {
 
 // Runs a benchmark with `repeats` timed executions of everything. Blocking, collective; the report
 // is whole on rank 0. `config` is resolved for world.size() where takes_ranks(), else for the size
-// it names itself; alltoall reads only model.hidden and train. Throws what training throws.
-Report run(World& world, Kind kind, const RunConfig& config, int repeats, Log& log);
+// it names itself; alltoall reads only model.hidden and train. Of `hooks` it tells on_watched
+// and on_own_work, as training does. Throws what training throws.
+Report run(World& world, Kind kind, const RunConfig& config, int repeats, Log& log,
+           const TrainHooks& hooks = {});
 
 std::string to_table(const Report& report);
 // With date (UTC) and the command line; the config is written as it was resolved.

@@ -14,6 +14,7 @@ class JobGuard {
  public:
   struct Limits {
     std::chrono::seconds start, end;  // before and after the time in which a watchdog watches
+    const char* work = "training";    // what begins and ends there
   };
   // After a limit: a message, and exit code 5. Time in which the process is stopped does not count.
   explicit JobGuard(Limits limits);
