@@ -34,6 +34,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_
   if (there && S_ISDIR(older.st_mode))
     throw_error(ExitCode::kBadInput, "{} is a folder; choose another name", path_);
   const int stream = there ? standard_stream(older) : -1;
+  if (stream >= 0) std::fflush(stdout);  // what was printed before comes before
   if (stream >= 0 || (there && !S_ISREG(older.st_mode))) {
     unfinished_ = target_;
     file_.reset(stream >= 0 ? ::fdopen(::fcntl(stream, F_DUPFD_CLOEXEC, 0), "w")
@@ -41,7 +42,11 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_
     if (!file_) fail(errno);
     return;
   }
-  if (there) target_ = fs::canonical(path_).string();
+  if (there) {
+    std::error_code error;
+    target_ = fs::canonical(path_, error).string();
+    if (error) fail(error.value());
+  }
   unfinished_ = fmt::format("{}.tmp-{:08x}", target_, std::random_device{}());
   file_.reset(std::fopen(unfinished_.c_str(), "wxe"));  // mkstemp would not heed the umask
   if (!file_) fail(errno);

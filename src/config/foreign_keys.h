@@ -17,8 +17,7 @@ struct ForeignKey {
 std::span<const ForeignKey> foreign_keys();
 
 // "here it is model.layers", "always on here", "not supported: ...", or "" for a name that is not
-// in the table.
-// Dashes count as underscores.
+// in the table. Dashes count as underscores.
 std::string foreign_hint(std::string_view key);
 
 }  // namespace tandem::config

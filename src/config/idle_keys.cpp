@@ -24,8 +24,7 @@ bool has_dense_layer(const ModelConfig& m) {
   return false;
 }
 
-// When a key has no effect. Keys that are not here always have one. Of several reasons for one key
-// the first is told.
+// When a key has no effect. Of several reasons for one key the first is told.
 std::vector<Idle> idle_groups(const RunConfig& c, bool on_gpu) {
   const ModelConfig& m = c.model;
   const ParallelConfig& p = c.parallel;

@@ -6,8 +6,10 @@ namespace tandem {
 
 std::string shortened(double value, std::initializer_list<const char*> suffixes) {
   const auto* suffix = suffixes.begin();
-  for (; value >= 1000.0 && suffix + 1 != suffixes.end(); ++suffix) value /= 1000.0;
-  return fmt::format("{:.4g} {}", value, *suffix);
+  // Four digits are shown: from here on they would round up to 1000.
+  constexpr double kNext = 999.95;
+  for (; value >= kNext && suffix + 1 != suffixes.end(); ++suffix) value /= 1000.0;
+  return fmt::format("{:.4g}{}{}", value, **suffix == '\0' ? "" : " ", *suffix);
 }
 
 std::string parameters(std::int64_t count) {

@@ -25,10 +25,11 @@ namespace {
 constexpr double kUsPerSecond = 1e6;
 
 int terminal_width() {
-  constexpr int kDefaultWidth = 120;
+  constexpr int kDefaultWidth = 120, kLeast = 20;
   winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
-                                                                         : kDefaultWidth;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
+             ? std::max<int>(kLeast, size.ws_col)
+             : kDefaultWidth;
 }
 
 // What a reader can take in; --all shows the rest.

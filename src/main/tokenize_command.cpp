@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "commands.h"
+#include "output_file.h"
 #include "tandem/base/error.h"
 #include "tandem/data/token_file.h"
 
@@ -29,16 +30,6 @@ std::string contents(const std::string& path) {
   }
 }
 
-// A text that writing the pair would replace.
-void require_no_output(const std::string& path, const std::string& prefix) {
-  for (const char* ending : {".bin", ".idx"}) {
-    std::error_code missing;
-    if (std::filesystem::equivalent(path, prefix + ending, missing))
-      throw_error(ExitCode::kUsage, "{} would be overwritten by the pair {}; choose another PREFIX",
-                  path, prefix);
-  }
-}
-
 }  // namespace
 
 int run_tokenize(const TokenizeArgs& args) {
@@ -49,7 +40,8 @@ int run_tokenize(const TokenizeArgs& args) {
     throw_error(ExitCode::kUsage, "PREFIX {} is a folder; add a name, as in {}corpus", args.prefix,
                 args.prefix);
   for (const std::string& path : args.inputs) {
-    require_no_output(path, args.prefix);
+    for (const char* ending : {".bin", ".idx"})
+      require_other_file("PREFIX", args.prefix + ending, path);
     const std::string text = contents(path);
     if (text.empty())
       throw_error(ExitCode::kBadInput,

@@ -137,7 +137,7 @@ class CommandLine(JobTest):
             self.refused(3, f"{endless} is not a regular file", "tokenize", "p", text, endless)
         self.assertFalse(os.path.exists(self.path("p.bin")))
         own = self.written("p.bin", b"words")
-        self.refused(2, "p.bin would be overwritten", "tokenize", "p", text, own)
+        self.refused(2, "PREFIX p.bin would overwrite .*p.bin", "tokenize", "p", text, own)
         with open(own, "rb") as file:
             self.assertEqual(file.read(), b"words")
         os.mkdir(self.path("r.idx"))

@@ -1,7 +1,7 @@
 // Watchdog: a thread that ends the run when nothing moves for too long. It says which rank stands
 // where, lane by lane, leaves the other ranks a second to say the same, then aborts the world; no
-// rank waits for ever. In a process that was stopped for as long as that it says so when the process
-// runs again. It also asks the libraries under the communicators whether they have failed.
+// rank waits for ever. In a process that was stopped for half the limit, and a second at
+// least, it says so when the process runs again. It also asks the libraries under the communicators whether they have failed.
 #pragma once
 
 #include <chrono>

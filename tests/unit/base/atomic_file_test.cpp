@@ -58,13 +58,15 @@ TEST_CASE("a file that standard output goes to is written on, not replaced") {
   if (child == 0) {
     const int log = ::open(path.c_str(), O_WRONLY | O_APPEND);
     if (::dup2(log, STDOUT_FILENO) < 0) ::_exit(1);
+    std::fputs("printed,", stdout);
     replace_file("/dev/stdout", "the file,");
-    ::_exit(::write(STDOUT_FILENO, "after", 5) == 5 ? 0 : 1);
+    std::fputs("after", stdout);
+    ::_exit(std::fflush(stdout) == 0 ? 0 : 1);
   }
   int status = 1;
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
-  CHECK(read_bytes(path) == "before,the file,after");
+  CHECK(read_bytes(path) == "before,printed,the file,after");
   CHECK(entries(folder) == 1);
 }
 

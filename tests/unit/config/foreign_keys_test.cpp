@@ -40,6 +40,10 @@ TEST_CASE("a name of another trainer is told with ours, or why there is none") {
              Contains("train.eval_iters: unknown key; here it is train.eval_batches ("));
   CHECK_THAT(said_of("train.eval_interval=2"), Contains("; here it is train.eval_every"));
   CHECK_THAT(said_of("model.rotary-base=1"), Contains("; here it is model.rope_theta"));
+  CHECK_THAT(said_of("model.moe_layer_freq=2"),
+             Contains("; here it is model.moe_pattern (a number N: 1 at layers 0, N, 2N"));
+  CHECK_THAT(said_of("overlap.overlap_param_gather=true"),
+             Contains("; not supported: parameters are gathered at the end of a step"));
   CHECK_THAT(said_of("train.recompute=true"), Contains("; not supported: nothing is recomputed"));
   CHECK_THAT(said_of("train.exit_signal_handler=true"), Contains("; always on here (SIGUSR1"));
   CHECK_THAT(said_of("model.moe_shared_expert_intermediate_size=1"),
