@@ -54,6 +54,7 @@ TEST_CASE("a file that standard output goes to is written on, not replaced") {
   const TempFolder folder;
   const std::string path = folder / "log";
   write_bytes(path, "before,");
+  std::fflush(stdout);  // of Catch, or the child would print it as well
   const pid_t child = ::fork();
   if (child == 0) {
     const int log = ::open(path.c_str(), O_WRONLY | O_APPEND);
