@@ -1,5 +1,5 @@
-// Lines on their way to an output that may be slow or stop: writing them is a thread's work, so that
-// whoever says something goes on. Private to the log.
+// Lines on their way to an output that may be slow or stop: writing them is a thread's work, so
+// that whoever says something goes on. Private to the log.
 #pragma once
 
 #include <chrono>

@@ -29,9 +29,8 @@ RunConfig bench_config(bench::Kind kind, const ConfigArgs& args, int ranks) {
 ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const RunConfig& config,
                    Log& log, JobGuard& guard) {
   bench::Report report;
-  abort_on_error(world, [&] {
-    report = bench::run(world, kind, config, args.repeats, log, hooks_of(guard));
-  });
+  abort_on_error(
+      world, [&] { report = bench::run(world, kind, config, args.repeats, log, hooks_of(guard)); });
   if (world.rank() != 0) return ExitCode::kOk;
   if (!instead_of_tables(args.json)) log.info("\n{}", bench::to_table(report));
   if (!args.json.empty()) put_report(bench::to_json(report, args.command, config), args.json);

@@ -30,8 +30,7 @@ bool open_standard_streams() {
 
 int with_output_written(int code) {
   if (::ftrylockfile(stdout) != 0) {  // by a thread of the log, in a write that may never end
-    if (code == 0)
-      std::fprintf(stderr, "error: standard output is not read: some of it is lost\n");
+    if (code == 0) std::fprintf(stderr, "error: standard output is not read: some of it is lost\n");
     std::_Exit(code == 0 ? static_cast<int>(ExitCode::kBadInput) : code);  // exit() would write too
   }
   ::funlockfile(stdout);

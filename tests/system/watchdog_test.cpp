@@ -90,7 +90,8 @@ TEST_CASE("time in which the process is stopped does not count") {
           be_stopped_for(800000);
           sleep_s(0.3);
           CHECK_FALSE(watchdog.has_reported());
-        }).empty());
+        })
+            .empty());
 }
 
 TEST_CASE("patience lasts four times as long and says where") {
