@@ -1,7 +1,8 @@
 // Watchdog: a thread that ends the run when nothing moves for too long. It says which rank stands
 // where, lane by lane, leaves the other ranks a second to say the same, then aborts the world; no
 // rank waits for ever. In a process that was stopped for half the limit, and a second at
-// least, it says so when the process runs again. It also asks the libraries under the communicators whether they have failed.
+// least, it says so when the process runs again. It also asks the libraries under the communicators
+// whether they have failed.
 #pragma once
 
 #include <chrono>
@@ -64,8 +65,8 @@ class Watchdog {
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   bool stop_ = false, has_reported_ = false;
-  const char* where_ = nullptr;  // of a phase of patience
-  int patience_ = 1;             // times the timeout; 0: no end
+  const char* where_ = nullptr;         // of a phase of patience
+  int patience_ = 1;                    // times the timeout; 0: no end
   std::chrono::milliseconds still_{0};  // for so long nothing has moved
   // The thread, for the last time.
   std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
