@@ -59,6 +59,13 @@ def alive(pid):
     return bool(state) and state[0] != "Z"
 
 
+def tandem(*arguments, **options):
+    """Runs a command to its end; its output as text."""
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([TANDEM, *arguments], stderr=subprocess.PIPE, text=True,
+                          env=ENVIRONMENT, stdin=subprocess.DEVNULL, timeout=100, **options)
+
+
 class Job:
     """A run in progress. Its output is read all along, line by line."""
 
@@ -139,6 +146,18 @@ class JobTest(unittest.TestCase):
 
     def path(self, name):
         return os.path.join(self.folder, name)
+
+    def written(self, name, content):
+        with open(self.path(name), "wb") as file:
+            file.write(content)
+        return self.path(name)
+
+    def refused(self, code, words, *arguments):
+        done = tandem(*arguments, cwd=self.folder)
+        said = done.stdout + done.stderr
+        self.assertEqual(done.returncode, code, f"{arguments} {said}")
+        self.assertRegex(said, words)
+        self.assertLess(len(said), 1000, "no more than a reader can use")
 
     def start(self, command, **options):
         job = Job(command, **options)
