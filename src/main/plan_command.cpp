@@ -7,10 +7,10 @@
 
 #include "amounts.h"
 #include "commands.h"
+#include "gpu_fit.h"
 #include "json_report.h"
 #include "output_file.h"
 #include "tandem/base/units.h"
-#include "tandem/config/load.h"
 #include "tandem/model/cost.h"
 #include "tandem/model/params.h"
 #include "tandem/plan/grid.h"
@@ -130,41 +130,6 @@ void print_stages(const Plan& plan) {
       "E embedding, H head and loss, - a chunk without layers.\n");
 }
 
-struct Gpu {
-  const char* key;
-  const char* said;
-  double gib;  // that a process can have
-};
-constexpr Gpu kH100 = {"h100_80gb", "the 80 GB of an H100", 79.0};
-constexpr Gpu kH200 = {"h200_141gb", "the 141 GB of an H200", 139.0};
-// Beside the plan: scratch, workspaces of libraries, communicators, the CUDA context. Slices that
-// were planned at 98 to 110 GiB took 103 to 113 on H200s.
-constexpr double kLeastBesides = 3.0, kMostBesides = 5.0;
-
-const char* fit(double need_gib, const Gpu& gpu) {
-  return need_gib + kMostBesides <= gpu.gib ? "fits" : need_gib <= gpu.gib ? "tight" : "too much";
-}
-
-std::string fit_text(double need_gib, const Gpu& gpu) {
-  const std::string how = fit(need_gib, gpu);
-  return fmt::format("{}{} {}", how,
-                     how == "fits"    ? ""
-                     : how == "tight" ? " on"
-                                      : " for",
-                     gpu.said);
-}
-
-void print_largest(const Plan& plan) {
-  const double need = gib(plan.largest());
-  std::string text = fit_text(need, kH100);
-  if (need + kMostBesides > kH100.gib) text += ", " + fit_text(need, kH200);
-  if (need > kH200.gib) text += ": more pp, ep or dp, or a smaller micro-batch";
-  fmt::print(
-      "largest rank: {:.1f} GiB, and {:g} to {:g} GiB more for scratch, libraries and the CUDA "
-      "context; {}\n",
-      need, kLeastBesides, kMostBesides, text);
-}
-
 void write_stage(JsonWriter& json, const Plan& plan, const StagePlan& stage) {
   json.begin_object().key("stage").value(stage.stage).key("chunks").begin_array();
   for (int chunk = 0; chunk < plan.partition.vpp; ++chunk) {
@@ -195,31 +160,12 @@ void write_report(const Plan& plan, const std::string& file) {
   json.key("flop_per_step").value(flops * tokens).key("tokens_per_step").value(tokens);
   json.key("stages").begin_array();
   for (const StagePlan& stage : plan.stages) write_stage(json, plan, stage);
-  json.end_array().key("largest_rank").begin_object().key("bytes").value(plan.largest());
-  json.key("least_besides_bytes").value(kLeastBesides * kGib);
-  json.key("most_besides_bytes").value(kMostBesides * kGib);
-  for (const Gpu& gpu : {kH100, kH200}) json.key(gpu.key).value(fit(gib(plan.largest()), gpu));
-  json.end_object();
+  json.end_array().key("largest_rank");
+  write_fit(json, plan.largest());
   end_report(json, file);
 }
 
 }  // namespace
-
-RunConfig planned_config(const ConfigArgs& args) {
-  RunConfig config = load_config(args.path, args.overrides);
-  const bool dp_given =
-      std::any_of(args.overrides.begin(), args.overrides.end(),
-                  [](const std::string& text) { return text.rfind("parallel.dp=", 0) == 0; });
-  const int dp_of_file = dp_given ? 0 : config.parallel.dp;
-  if (args.ranks > 0 && !dp_given) config.parallel.dp = 0;  // another size: dp follows from it
-  const RunConfig planned = resolve(std::move(config), args.ranks, config_origin(args.path));
-  if (args.ranks > 0 && dp_of_file != 0 && dp_of_file != planned.parallel.dp)
-    fmt::print(stderr,
-               "note: parallel.dp {} of {} replaced by {} for {} ranks; to train on them, set "
-               "parallel.dp={}\n",
-               dp_of_file, args.path, planned.parallel.dp, args.ranks, planned.parallel.dp);
-  return planned;
-}
 
 int run_plan(const ReportArgs& args) {
   require_other_file("--json", args.json, args.config.path);
@@ -230,7 +176,7 @@ int run_plan(const ReportArgs& args) {
   print_model(config);
   print_layout(config);
   print_stages(plan);
-  print_largest(plan);
+  print_fit(plan.largest());
   return 0;
 }
 
