@@ -10,6 +10,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
+#include "tandem/base/units.h"
 
 namespace tandem {
 namespace {

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "tandem/base/units.h"
+
 namespace tandem {
 namespace {
 

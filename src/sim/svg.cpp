@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "tandem/base/units.h"
 #include "tandem/sim/chart.h"
 #include "tandem/sim/simulate.h"
 

@@ -48,7 +48,4 @@ struct Chart {
 // how many boxes a rectangle is made. Boxes of a row do not overlap.
 std::string to_svg(const Chart& chart);
 
-// "1.5 ms": in the unit that suits scale_us.
-std::string time_text(double us, double scale_us);
-
 }  // namespace tandem

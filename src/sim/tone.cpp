@@ -1,6 +1,4 @@
-// Which shade an instruction gets and how a time is written, in every chart.
-#include <fmt/core.h>
-
+// Which shade an instruction gets in every chart.
 #include "tandem/sim/chart.h"
 
 namespace tandem {
@@ -38,12 +36,6 @@ Tone tone_of(Op op, NodeKind node, Phase phase) {
       break;
   }
   return Tone::kEnds;
-}
-
-std::string time_text(double us, double scale_us) {
-  if (scale_us >= 1e6) return fmt::format("{:.4g} s", us / 1e6);
-  if (scale_us >= 1e3) return fmt::format("{:.4g} ms", us / 1e3);
-  return fmt::format("{:.4g} \u00b5s", us);
 }
 
 }  // namespace tandem
