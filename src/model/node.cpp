@@ -1,5 +1,7 @@
 #include "tandem/model/node.h"
 
+#include <iterator>
+
 namespace tandem {
 namespace {
 
@@ -120,6 +122,7 @@ std::span<const NodeKind> layer_nodes(bool moe) {
 std::string_view name_of(NodeKind k) {
   constexpr std::string_view names[] = {"embedding", "attention", "counts", "dispatch", "experts",
                                         "combine",   "aggregate", "mlp",    "head"};
+  static_assert(std::size(names) == kNumNodeKinds);
   return names[static_cast<int>(k)];
 }
 

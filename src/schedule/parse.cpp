@@ -59,7 +59,6 @@ class Line {
 };
 
 constexpr int kNumOps = static_cast<int>(Op::kOptStep) + 1;
-constexpr int kNumNodes = static_cast<int>(NodeKind::kHead) + 1;
 constexpr int kNumPhases = static_cast<int>(Phase::kBwdWeight) + 1;
 
 Lane lane(const Line& line, std::string_view name) {
@@ -151,7 +150,7 @@ class Parser {
 
   static void node(Line& line, Instr& instr) {
     const auto [kind, phase] = cut(line.next("node"), '.');
-    instr.node = line.named<NodeKind>(kind, kNumNodes, "node");
+    instr.node = line.named<NodeKind>(kind, kNumNodeKinds, "node");
     instr.phase = line.named<Phase>(phase, kNumPhases, "phase");
     instr.moe = line.peek() == "moe";
     if (instr.moe) line.next("moe");

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <iterator>
+#include <optional>
 #include <span>
 
 #include "tandem/schedule/replay.h"
@@ -28,6 +29,7 @@ using Row = std::vector<Cell>;
 
 char letter_of(NodeKind node) {
   constexpr char letters[] = {'I', 'A', 'N', 'D', 'E', 'C', 'G', 'M', 'H'};
+  static_assert(std::size(letters) == kNumNodeKinds);
   return letters[static_cast<int>(node)];
 }
 
@@ -151,7 +153,7 @@ class Drawing {
   }
 
   [[nodiscard]] std::string legend() const {
-    std::array<bool, 9> nodes{};
+    std::array<bool, kNumNodeKinds> nodes{};
     bool transfers = false, gradients = false, steps = false, weights = false;
     for (const Instr& instr : program_.instrs) {
       if (instr.op == Op::kRun) nodes[static_cast<int>(instr.node)] = true;
@@ -210,15 +212,16 @@ std::pair<std::size_t, std::size_t> steady_part(const std::vector<Task>& tasks) 
 }  // namespace
 
 LaneChart::LaneChart(const Program& program) : program_(program), run_(in_units(program)) {
-  double last = 0.0, backward = 0.0;
+  double last = 0.0;
+  std::optional<double> backward;
   for (std::size_t i = 0; i < program.instrs.size(); ++i) {
     const Instr& instr = program.instrs[i];
     last = std::max(last, run_.end[0][i]);
-    const bool first = backward == 0.0 || run_.begin[0][i] < backward;
+    const bool first = !backward || run_.begin[0][i] < *backward;
     if (instr.op == Op::kRun && instr.dir == Dir::kBwd && first) backward = run_.begin[0][i];
   }
   units_ = static_cast<int>(last);
-  first_backward_ = static_cast<int>(backward);
+  first_backward_ = static_cast<int>(backward.value_or(0.0));
 }
 
 std::string LaneChart::text(int width, bool colour, UnitRange range) const {

@@ -90,6 +90,7 @@ constexpr bool first_access_writes(SlotKind k) {
   return chunk_wide(k) || k == SlotKind::kGradsExperts;
 }
 
+inline constexpr int kNumNodeKinds = static_cast<int>(NodeKind::kHead) + 1;
 std::string_view name_of(NodeKind k);   // "attention"
 std::string_view name_of(Phase p);      // "fwd" | "bwd_input" | "bwd_weight"
 std::string_view name_of(SlotKind k);   // "x", "attn_saved", "expert_in", ...
