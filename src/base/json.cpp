@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/base/json_writer.h"
+
 namespace tandem {
 namespace {
 

@@ -1,6 +1,9 @@
+#include "tandem/base/json_writer.h"
+
 #include <algorithm>
 #include <cmath>
 
+#include "tandem/base/error.h"
 #include "tandem/base/json.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 #include "tandem/bench/bench.h"
 #include "tandem/config/load.h"
 

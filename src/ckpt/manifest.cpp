@@ -9,6 +9,7 @@
 #include "disk.h"
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 #include "tandem/ckpt/safetensors.h"
 
 namespace tandem {

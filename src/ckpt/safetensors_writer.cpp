@@ -3,7 +3,7 @@
 
 #include "safetensors_types.h"
 #include "tandem/base/error.h"
-#include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 
 namespace tandem {
 namespace {

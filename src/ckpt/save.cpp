@@ -8,6 +8,7 @@
 #include "manifest.h"
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 #include "tandem/ckpt/checkpoint.h"
 #include "tandem/ckpt/safetensors.h"
 #include "tandem/comm/shared_error.h"

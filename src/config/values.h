@@ -5,6 +5,7 @@
 
 #include "fields.h"
 #include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 
 namespace tandem::config {
 

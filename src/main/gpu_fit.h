@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 
 namespace tandem {
 

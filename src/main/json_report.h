@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 #include "tandem/config/config.h"
 
 namespace tandem {

@@ -6,6 +6,7 @@
 
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 
 namespace tandem {
 namespace {

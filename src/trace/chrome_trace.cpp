@@ -1,8 +1,10 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "parent_folder.h"
 #include "tandem/base/atomic_file.h"
-#include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 #include "tandem/trace/trace.h"
 
 namespace tandem {

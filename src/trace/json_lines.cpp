@@ -1,5 +1,5 @@
 #include "append_file.h"
-#include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 #include "tandem/trace/metrics.h"
 
 namespace tandem {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "tandem/base/json.h"
+#include "tandem/base/json_writer.h"
 
 using namespace tandem;
 using Catch::Contains;
