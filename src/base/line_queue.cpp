@@ -46,7 +46,7 @@ struct LineQueue::State {
 LineQueue::LineQueue(Write write) : state_(std::make_shared<State>(std::move(write))) {}
 
 LineQueue::~LineQueue() {
-  const bool finished = !gave_up_ && drain(kPatienceAtEnd);
+  const bool finished = !gave_up_ && drain_while_moving();
   {
     const std::lock_guard lock(state_->mutex);
     state_->stop = true;
@@ -68,11 +68,16 @@ void LineQueue::push(std::string line) {
   state_->changed.notify_all();
 }
 
-bool LineQueue::drain(std::chrono::milliseconds patience) {
+bool LineQueue::drain(std::chrono::milliseconds limit) {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, limit, [this] { return state_->done(); });
+}
+
+bool LineQueue::drain_while_moving() {
   std::unique_lock lock(state_->mutex);
   while (!state_->done()) {
     const std::size_t before = state_->written;
-    if (!state_->changed.wait_for(lock, patience, [&] { return state_->written != before; }))
+    if (!state_->changed.wait_for(lock, kPatienceAtEnd, [&] { return state_->written != before; }))
       return false;
   }
   return true;

@@ -21,13 +21,14 @@ class LineQueue {
 
   // Any thread. Blocks only while thousands of lines are waiting already.
   void push(std::string line);
-  // Until all lines are written; false if none was for `patience`.
-  bool drain(std::chrono::milliseconds patience);
+  // Until all lines are written; false if some are not within `limit`, however they move.
+  bool drain(std::chrono::milliseconds limit);
   // Until all lines are written, however long that takes. From when in_a_hurry() says so it is
   // given a few seconds more; false if that was not enough.
   bool finish(const std::function<bool()>& in_a_hurry);
 
  private:
+  bool drain_while_moving();
   struct State;  // shared with the thread
   std::shared_ptr<State> state_;
   bool gave_up_ = false;

@@ -19,7 +19,7 @@ void write_line(std::FILE* file, std::string line) {
   std::fflush(file);
 }
 
-// How long a warning or an error waits for lines said before it.
+// How long a warning or an error waits for lines said before it, all of them together.
 constexpr std::chrono::milliseconds kOrder{200};
 
 }  // namespace

@@ -12,10 +12,11 @@ namespace tandem {
 class Log {
  public:
   // Rank 0 writes bare lines ("..."), the others "[rank 3] ...". Warnings and errors go to stderr
-  // with "warning: " and "error: " before them, at once; other lines are written by a thread, so
-  // that an output that is slow or stuck holds up nobody. The destructor waits for them while some
-  // are taken every few seconds. Each line is flushed whole. quiet drops info lines. Safe to call
-  // from several threads, also through the Logs of other ranks.
+  // with "warning: " and "error: " before them, after a fifth of a second at most for lines said
+  // before, and block where nobody reads it; other lines are written by a thread, so that an output
+  // that is slow or stuck holds up nobody until tens of thousands wait. The destructor waits for
+  // them while one is taken every few seconds. Each line is flushed whole. quiet drops info lines.
+  // Safe to call from several threads, also through the Logs of other ranks.
   Log(int rank, bool quiet);
   ~Log();
   Log(const Log&) = delete;

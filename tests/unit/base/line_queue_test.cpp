@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace tandem {
@@ -52,6 +53,12 @@ TEST_CASE("a stuck output holds up nobody") {
   output->set_open(true);
   CHECK(queue.drain(milliseconds(10000)));
   CHECK(output->lines.size() == 100);
+}
+
+TEST_CASE("a drain has one limit, however the lines move") {
+  LineQueue queue([](const std::string&) { std::this_thread::sleep_for(milliseconds(20)); });
+  for (int i = 0; i < 20; ++i) queue.push("line");
+  CHECK_FALSE(queue.drain(milliseconds(100)));  // 400 ms are left
 }
 
 TEST_CASE("the end waits for a slow reader until there is haste") {
