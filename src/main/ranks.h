@@ -17,7 +17,7 @@ void require_one_kind_of_ranks(const ConfigArgs& args);
 
 // How long starting `work` may take, without the building of programs: a minute longer than a step,
 // for libraries and parameters. Ending has the watchdog's patience; ranks that are threads have no
-// limit there, as only a blocked terminal can hold them up. Of a config that cannot be read the
+// limit there, as only a reader of the output can hold them up. Of a config that cannot be read the
 // defaults hold: it is reported later, by all ranks together.
 JobGuard::Limits guard_limits(const ConfigArgs& args, const char* work);
 
@@ -29,7 +29,8 @@ ExitCode on_ranks(World* world, int threads, const std::function<ExitCode(World&
 
 // load() on every rank, then body(config). A config that some rank cannot load is told by rank 0
 // and ends all. Waits for the reader of the log, unless a signal told the run to terminate: what is
-// lost then is told. Collective.
+// lost then is told. Under mpirun a JobGuard ends that wait, and the job, after the limit of
+// the end. Collective.
 ExitCode with_config(World& world, Log& log, const std::function<RunConfig()>& load,
                      const std::function<ExitCode(const RunConfig&)>& body);
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tandem/base/error.h"
+#include "tandem/base/stderr_is_read.h"
 #include "tandem/comm/world.h"
 
 namespace tandem {
@@ -22,8 +23,8 @@ constexpr std::chrono::seconds kLastWords{1};
 std::string reason(bool has_trained, std::chrono::seconds limit, const char* work) {
   if (has_trained)
     return fmt::format(
-        "the job has not ended {} s after its {}: another rank is stopped or hangs; if ending just "
-        "takes long, raise train.watchdog_s",
+        "the job has not ended {} s after its {}: another rank is stopped or hangs, or the reader "
+        "of the output; if ending or reading just takes long, raise train.watchdog_s",
         limit.count(), work);
   return fmt::format(
       "{} has not begun after {} s, not counting the building of programs: another rank is "
@@ -66,11 +67,10 @@ void JobGuard::watch(Limits limits) {
     if (watched_ == 0 && at_own_work_ == 0) spent_ += kPeriod;
   }
   const std::optional<int> rank = launcher_rank();
-  std::fprintf(stderr, "%serror: %s\n", rank ? fmt::format("[rank {}] ", *rank).c_str() : "",
-               reason(has_trained_, limit(), limits.work).c_str());
-  std::fflush(stderr);
-  lock.unlock();
-  std::this_thread::sleep_for(kLastWords);
+  if (stderr_is_read())
+    std::fprintf(stderr, "%serror: %s\n", rank ? fmt::format("[rank {}] ", *rank).c_str() : "",
+                 reason(has_trained_, limit(), limits.work).c_str());
+  if (wake_.wait_for(lock, kLastWords, [this] { return ended_; })) return;
   std::_Exit(static_cast<int>(ExitCode::kComm));
 }
 

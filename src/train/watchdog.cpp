@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tandem/base/stderr_is_read.h"
 #include "tandem/train/signals.h"
 
 namespace tandem {
@@ -40,6 +41,7 @@ void Watchdog::enter(const char* where, int patience) {
 }
 
 void Watchdog::report_termination() {
+  if (!stderr_is_read()) return;
   log_.warn("rank {} was told to terminate; its lanes stand at\n{}", world_.rank(),
             timeline_.where());
 }
@@ -50,7 +52,7 @@ bool Watchdog::healthy() {
     world_.check_health();
     return true;
   } catch (const Error& error) {
-    log_.error("{}", error.what());
+    if (stderr_is_read()) log_.error("{}", error.what());
     world_.abort(error.code(), error.what());
     return false;
   }
@@ -67,8 +69,9 @@ bool Watchdog::sleep(Lock& lock) {
   if (wake_.wait_for(lock, kPeriod, [this] { return stop_; })) return false;
   const std::chrono::duration<double> slept = Clock::now() - looked_;
   if (slept.count() < std::max(1.0, 0.5 * timeout_s_)) return true;
-  log_.warn("rank {} was stopped for {:.1f} s: nothing of its process ran", world_.rank(),
-            slept.count());
+  if (stderr_is_read())
+    log_.warn("rank {} was stopped for {:.1f} s: nothing of its process ran", world_.rank(),
+              slept.count());
   still_ = std::chrono::milliseconds{0};
   return true;
 }
@@ -79,7 +82,7 @@ void Watchdog::end_standstill(Lock& lock, std::int64_t limit_s) {
   const std::string what =
       fmt::format("rank {} has not moved for {} s ({}train.watchdog_s)", world_.rank(), limit_s,
                   where_ == nullptr ? "" : fmt::format("{}, {} x ", where_, patience_));
-  log_.error("{}; its lanes stand at\n{}", what, timeline_.where());
+  if (stderr_is_read()) log_.error("{}; its lanes stand at\n{}", what, timeline_.where());
   has_reported_ = true;
   if (!wake_.wait_for(lock, kLastWords, [this] { return stop_; }))
     world_.abort(ExitCode::kComm, what);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "rank_cases.h"
+#include "stuck_output.h"
 
 namespace tandem::ranks {
 namespace {
@@ -57,7 +58,9 @@ void end_badly(World& world, const std::string& mode) {
       more->recv(*other.stream, {data.data() + 5, DType::kF32, 5, 1}, 0);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       world.abort(ExitCode::kTraining, "the loss of step 7 is not finite");
-    } else {  // stuck: aborted, as by a watchdog, while the host thread never looks again
+    } else {  // stuck: aborted, as by a watchdog, while the host thread never looks again,
+              // nor anybody at its output
+      leave_output_unread();
       world.abort(ExitCode::kComm, "rank 0 has not answered for 30 s");
       std::this_thread::sleep_for(std::chrono::seconds(60));
     }

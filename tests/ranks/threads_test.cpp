@@ -1,3 +1,6 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -5,6 +8,7 @@
 #include <thread>
 
 #include "rank_cases.h"
+#include "stuck_output.h"
 
 using namespace tandem;
 using namespace tandem::ranks;
@@ -144,4 +148,21 @@ TEST_CASE("wrong arguments are refused before anything is sent") {
     expect(refused([&] { comm->all_to_all(*lane.stream, plan); }), "rows outside the view");
     lane.stream->sync();
   });
+}
+
+TEST_CASE("a rank that no abort reaches ends with the process, also where its output is unread") {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    leave_output_unread();
+    run_as_threads(2, [](World& world) {
+      if (world.rank() == 0) return world.abort(ExitCode::kTraining, "the loss is not finite");
+      std::this_thread::sleep_for(std::chrono::seconds(300));
+    });
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 4);
 }

@@ -10,6 +10,8 @@
 #include <functional>
 #include <thread>
 
+#include "other_stderr.h"
+
 namespace tandem {
 namespace {
 
@@ -35,6 +37,22 @@ TEST_CASE("a start that never ends is ended") {
           const JobGuard guard(kShortStart);
           std::this_thread::sleep_for(30s);
         }) == 5);
+}
+
+TEST_CASE("a start that never ends is ended where nobody reads standard error") {
+  CHECK(exit_code([] {
+          alarm(20);
+          dup2(full_pipe(), STDERR_FILENO);
+          const JobGuard guard(kShortStart);
+          std::this_thread::sleep_for(30s);
+        }) == 5);
+}
+
+TEST_CASE("a job that ends during the last words has ended") {
+  CHECK(exit_code([] {
+          const JobGuard guard(kShortStart);
+          std::this_thread::sleep_for(1500ms);
+        }) == 0);
 }
 
 TEST_CASE("work that waits for no other rank does not count") {

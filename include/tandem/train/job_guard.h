@@ -16,7 +16,8 @@ class JobGuard {
     std::chrono::seconds start, end;  // before and after the time in which a watchdog watches
     const char* work = "training";    // what begins and ends there
   };
-  // After a limit: a message, and exit code 5. Time in which the process is stopped does not count.
+  // After a limit: a message, if anybody reads standard error, and exit code 5, unless the job ends
+  // within a second after all. Time in which the process is stopped does not count.
   explicit JobGuard(Limits limits);
   ~JobGuard();  // the job has ended
   JobGuard(const JobGuard&) = delete;

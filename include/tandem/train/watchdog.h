@@ -2,7 +2,7 @@
 // where, lane by lane, leaves the other ranks a second to say the same, then aborts the world; no
 // rank waits for ever. In a process that was stopped for half the limit, and a second at
 // least, it says so when the process runs again. It also asks the libraries under the communicators
-// whether they have failed.
+// whether they have failed. Where nobody reads standard error it acts without a word.
 #pragma once
 
 #include <chrono>

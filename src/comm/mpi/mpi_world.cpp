@@ -14,6 +14,7 @@
 #include "../transport_world.h"
 #include "mpi_job.h"
 #include "mpi_transport.h"
+#include "tandem/base/stderr_is_read.h"
 
 namespace tandem {
 namespace mpi {
@@ -85,8 +86,8 @@ class MpiWorld : public TransportWorld {
     const std::lock_guard lock(mutex_);
     if (!job_->abort.set(code, reason)) return;
     const std::string first_line = reason.substr(0, reason.find('\n'));  // all of it was logged
-    std::fprintf(stderr, "[rank %d] aborting the job: %s\n", rank(), first_line.c_str());
-    std::fflush(stderr);
+    if (stderr_is_read())
+      std::fprintf(stderr, "[rank %d] aborting the job: %s\n", rank(), first_line.c_str());
     try {
       last_resort_ = std::thread([this] { wait_and_end_job(); });
     } catch (...) {
@@ -109,8 +110,9 @@ class MpiWorld : public TransportWorld {
   AbortState& abort_state() override { return job_->abort; }
 
  private:
+  // Flushes nothing: the log's lines are out one by one, and its thread may hold the lock of a
+  // standard output that nobody reads.
   void end_job() noexcept {
-    std::fflush(nullptr);
     MPI_Abort(MPI_COMM_WORLD, static_cast<int>(job_->abort.code()));
     std::_Exit(static_cast<int>(job_->abort.code()));
   }
@@ -118,7 +120,8 @@ class MpiWorld : public TransportWorld {
   void wait_and_end_job() {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, kGrace, [this] { return leaving_; })) return;
-    std::fprintf(stderr, "[rank %d] did not end by itself after the abort\n", rank());
+    if (stderr_is_read())
+      std::fprintf(stderr, "[rank %d] did not end by itself after the abort\n", rank());
     end_job();
   }
 

@@ -8,6 +8,7 @@
 #include <exception>
 #include <thread>
 
+#include "tandem/base/stderr_is_read.h"
 #include "tandem/device/start_thread.h"
 #include "tandem/device/thread_name.h"
 
@@ -97,9 +98,10 @@ void await_end(AbortState& abort, const std::atomic<int>& ended, int ranks) {
     if (!abort.is_set()) continue;
     aborted = std::min(aborted, now);
     if (now - aborted < kGrace) continue;
-    std::fprintf(stderr, "%d of %d ranks did not end by themselves after the abort\n",
-                 ranks - ended.load(), ranks);
-    std::fflush(nullptr);
+    if (stderr_is_read())
+      std::fprintf(stderr, "%d of %d ranks did not end by themselves after the abort\n",
+                   ranks - ended.load(), ranks);
+    // No flush: the log's thread may hold the lock of a standard output that nobody reads.
     std::_Exit(static_cast<int>(abort.code()));
   }
 }
