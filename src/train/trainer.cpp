@@ -81,7 +81,8 @@ class Trainer {
   }
 
   TrainResult run();
-  void fail(ExitCode code, const std::string& what);
+  enum class Cause { kOwn, kAbort };  // kAbort: a consequence of another rank's error
+  void fail(Cause cause, ExitCode code, const std::string& what);
 
  private:
   void write_trace(std::int64_t done);
@@ -126,9 +127,12 @@ void Trainer::write_trace(std::int64_t done) {
                        about_run(config_, *engine_.device, done - traced_steps_ + 1, done));
 }
 
-void Trainer::fail(ExitCode code, const std::string& what) {
+// Where the watchdog has said where the lanes stand, an error of this rank's own still has its line.
+void Trainer::fail(Cause cause, ExitCode code, const std::string& what) {
   if (!watchdog_.has_reported())
     log_.error("rank {}: {}\nlanes stand at\n{}", world_.rank(), what, engine_.timeline.where());
+  else if (cause == Cause::kOwn)
+    log_.error("rank {}: {}", world_.rank(), what);
   world_.abort(code, what);
   engine_.drain();
 }
@@ -318,16 +322,16 @@ auto reporting(const Body& body, const Shared& shared, const Failed& failed) {
     shared(error.what());
     throw;
   } catch (const Aborted&) {  // whoever aborted the job has said why
-    failed(ExitCode::kComm, "ended because the job was aborted");
+    failed(Trainer::Cause::kAbort, ExitCode::kComm, "ended because the job was aborted");
     throw;
   } catch (const Error& error) {
-    failed(error.code(), error.what());
+    failed(Trainer::Cause::kOwn, error.code(), error.what());
     throw;
   } catch (const std::bad_alloc&) {
-    failed(ExitCode::kMemory, "out of host memory");
+    failed(Trainer::Cause::kOwn, ExitCode::kMemory, "out of host memory");
     throw_error(ExitCode::kMemory, "out of host memory");
   } catch (const std::exception& error) {
-    failed(ExitCode::kInternal, error.what());
+    failed(Trainer::Cause::kOwn, ExitCode::kInternal, error.what());
     throw_error(ExitCode::kInternal, "{}", error.what());
   }
 }
@@ -346,8 +350,8 @@ TrainResult train_rank(World& world, const RunConfig& config, Log& log, const Tr
       [&](const std::string& what) {
         if (world.rank() == 0) log.error("{}", what);
       },
-      [&](ExitCode code, const std::string& what) {
-        if (trainer) return trainer->fail(code, what);
+      [&](Trainer::Cause cause, ExitCode code, const std::string& what) {
+        if (trainer) return trainer->fail(cause, code, what);
         log.error("rank {}: {}", world.rank(), what);
         world.abort(code, what);
       });

@@ -15,6 +15,8 @@
 #include "tandem/base/error.h"
 #include "tandem/comm/world.h"
 #include "tandem/device/device.h"
+#include "other_stderr.h"
+#include "training.h"
 
 namespace tandem {
 namespace {
@@ -52,6 +54,29 @@ using Catch::Contains;
 TEST_CASE("nothing moves for longer than the timeout") {
   CHECK_THAT(reason([](Watchdog&) { sleep_s(2.5); }),
              Contains("has not moved for 1 s (train.watchdog_s)"));
+}
+
+TEST_CASE("nothing moves, and nobody reads standard error") {
+  const OtherStderr unread(full_pipe());
+  CHECK_THAT(reason([](Watchdog&) { sleep_s(4.5); }), Contains("has not moved for 1 s"));
+}
+
+TEST_CASE("an error after the watchdog's report, and before its abort, is told") {
+  const TempFolder folder;
+  const std::string path = folder / "stderr";
+  const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+  REQUIRE(file >= 0);
+  {
+    const OtherStderr captured(file);
+    CHECK_THROWS(train(1, {"train.watchdog_s=1"}, {}, [&](const StepReport&) {
+      while (read_bytes(path).find("has not moved") == std::string::npos) sleep_s(0.02);
+      throw_error(ExitCode::kBadInput, "the disk is gone");
+    }));
+  }
+  close(file);
+  const std::string said = read_bytes(path);
+  CHECK_THAT(said, Contains("error: rank 0: the disk is gone\n"));
+  CHECK(said.find("lanes stand") == said.rfind("lanes stand"));
 }
 
 TEST_CASE("a rank at work of its own is not found amiss, and after it as before") {
