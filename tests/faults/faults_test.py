@@ -104,7 +104,8 @@ class Killed(JobTest):
         self.require_gone(ranks.values())
 
     def test_a_stopped_rank_ends_a_benchmark_of_all_to_alls(self):
-        self.stop_in_benchmark("alltoall", r"rank [013] has not moved for 8 s \(in all-to-alls")
+        # Eight where the rank is stopped within a measurement, which has patience.
+        self.stop_in_benchmark("alltoall", r"rank [013] has not moved for [28] s")
 
     def test_a_stopped_rank_ends_a_benchmark_of_steps(self):
         self.stop_in_benchmark("slice", r"rank [013] has not moved for [28] s")
@@ -127,7 +128,6 @@ class Killed(JobTest):
         self.require_end(job, 0, r"was told to terminate", r"saved +step \d+")
         self.require_end(self.threads("train.steps=1", "checkpoint.dir=" + self.path("c")), 0,
                          r"resume +step \d+")
-
 
     def test_ctrl_c_saves(self):
         job = self.threads(*ENDLESS, "checkpoint.dir=" + self.path("c"))
