@@ -30,9 +30,14 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ -n "$out" ] || fail "--out FOLDER is missing: it gets the figures"
+count --rounds "$rounds" 1
+count --repeats "$repeats" 1
+choices --only "slices ops" "$only"
+choices --slices "A B" "$slices"
+command -v "$python" >/dev/null || fail "--python $python: there is no such program"
+[ -z "$cudnn" ] || [ -d "$cudnn/include" ] || fail "--cudnn $cudnn: it has no folder include"
 [ "$(gpus)" -gt 0 ] || fail "this machine has no GPU: tandem bench with train.device=cpu needs none"
 mkdir -p "$out"
-rm -f "$out"/engine-*-round*.json "$out"/torch-*-round*.json  # of an earlier run
 
 [ -z "$cudnn" ] || options+=("-DTANDEM_CUDNN_ROOT=$cudnn")
 build build-gpu -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=OFF -DTANDEM_CUDA=ON "${options[@]}"
@@ -41,6 +46,7 @@ engine_env=(env)
 [ -z "$cudnn" ] || engine_env+=("LD_LIBRARY_PATH=$cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 engine() { "${engine_env[@]}" "$root/build-gpu/tandem" bench "$@"; }
 without_cudnn() { env -u LD_LIBRARY_PATH "$@"; }
+rm -f "$out"/engine-*-round*.json "$out"/torch-*-round*.json  # of an earlier run
 torch=yes
 without_cudnn "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || {
   torch=no
@@ -55,7 +61,6 @@ config_of() {
   case "$1" in
     A) config=("$root/configs/qwen3-30b-a3b.json" model.layers=8) ;;
     B) config=("$root/configs/mixtral-8x7b.json" model.layers=4) ;;
-    *) fail "there is no slice $1: A and B" ;;
   esac
 }
 
@@ -99,11 +104,5 @@ run_ops() {
   done
 }
 
-for part in $only; do
-  case "$part" in
-    slices) run_slices ;;
-    ops) run_ops ;;
-    *) fail "--only $part: slices or ops" ;;
-  esac
-done
+for part in $only; do "run_$part"; done
 say "the figures are in $out"

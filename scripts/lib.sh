@@ -1,9 +1,32 @@
-# Shared by run.sh and test.sh: installs what is missing, configures, builds. Sourced, not run.
+# Shared by the scripts: checks what they are given, installs what is missing, configures, builds.
+# Sourced, not run.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
 say() { printf '==> %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# count NAME VALUE LEAST: VALUE must be a whole number, LEAST (1 or more) at least.
+count() {
+  [[ "$2" =~ ^[1-9][0-9]{0,5}$ ]] && [ "$2" -ge "$3" ] ||
+    fail "$1 $2: give a whole number, $3 or more"
+}
+# choices NAME "CHOICE..." "WORD...": there must be a word, and every word must be a choice.
+choices() {
+  local word
+  [ -n "${3// /}" ] || fail "$1 is empty: choose from $2"
+  for word in $3; do
+    [[ " $2 " == *" $word "* ]] || fail "$1 $word: choose from $2"
+  done
+}
+# overrides ARGUMENT...: each must look like one.
+overrides() {
+  local argument
+  for argument in "$@"; do
+    [[ "$argument" =~ ^[a-z0-9_]+\.[a-z0-9_]+= ]] ||
+      fail "$argument is no override: they look like train.steps=50"
+  done
+}
 
 # The Debian packages Tandem needs, and those its tests need besides.
 build_packages=(g++ cmake ninja-build ccache libopenmpi-dev openmpi-bin libopenblas-dev libfmt-dev

@@ -6,10 +6,17 @@
 # TANDEM names a program that is built already.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-[ "$(gpus)" -gt 1 ] || fail "this machine has $(gpus) GPUs, this script needs two or more"
+for argument in "$@"; do
+  case "$argument" in -h|--help) exec python3 "$root/scripts/multi_gpu" --help ;; esac
+done
 options=()
-while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  [[ "$1" == -D* ]] || fail "unknown argument $1: those of CMake begin with -D, others follow --"
+  options+=("$1"); shift
+done
 [ $# -eq 0 ] || shift
+python3 "$root/scripts/multi_gpu" --check-only "${TANDEM:-tandem}" "$@"
+[ "$(gpus)" -gt 1 ] || fail "this machine has $(gpus) GPUs, this script needs two or more"
 if [ -z "${TANDEM:-}" ]; then
   build build-gpu -DCMAKE_BUILD_TYPE=Release -DTANDEM_CUDA=ON "${options[@]}"
   TANDEM="$root/build-gpu/tandem"

@@ -3,6 +3,7 @@
 #   ./scripts/run.sh train.steps=50
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+overrides "$@"
 install "${build_packages[@]}" "${text_packages[@]}"
 cuda=AUTO
 [ "$(gpus)" -gt 0 ] || cuda=OFF   # nothing here would run its kernels: save the time to compile them

@@ -22,12 +22,15 @@ while getopts "t:f:s:D:h" option; do
   esac
 done
 shift $((OPTIND - 1))
+choices -t "memcheck racecheck initcheck synccheck train" "${tools//,/ }"
+count -s "$limit" 1
+[ $# -eq 0 ] || fail "unknown argument $1: CMake's options begin with -D"
 
 [ "$(gpus)" -gt 0 ] || fail "this machine has no GPU"
 sanitizer="${SANITIZER:-$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)}"
 [ -x "$sanitizer" ] || fail "no compute-sanitizer: it comes with the CUDA toolkit; or say SANITIZER=path"
 build="${BUILD:-build-gpu}"
-build "$build" -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=ON -DTANDEM_CUDA=ON "${options[@]}" "$@"
+build "$build" -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=ON -DTANDEM_CUDA=ON "${options[@]}"
 ops="$root/$build/tests/backends/backends_cuda"
 tandem="$root/$build/tandem"
 logs="$(mktemp -d)"
@@ -66,8 +69,7 @@ check() {
 }
 
 common=(--error-exitcode 99 --print-limit 20 --report-api-errors no)
-IFS=, read -r -a wanted <<<"$tools"
-for tool in "${wanted[@]}"; do
+for tool in ${tools//,/ }; do
   case "$tool" in
     memcheck)
       check "memcheck ops" "$sanitizer" --tool memcheck --leak-check no "${common[@]}" \
@@ -85,7 +87,6 @@ for tool in "${wanted[@]}"; do
       check "memcheck train" "$sanitizer" --tool memcheck --leak-check no "${common[@]}" \
         "$tandem" train "$root/configs/smoke.json" parallel.pp=1 parallel.dp=1 parallel.ep=1 \
         train.device=cuda train.dtype=bf16 train.steps=3 train.watchdog_s="$limit" ;;
-    *) fail "-t $tool: choose from memcheck, racecheck, initcheck, synccheck and train" ;;
   esac
 done
 

@@ -14,6 +14,17 @@ for argument in "$@"; do
 done
 
 install "${build_packages[@]}" "${test_packages[@]}"
+# ctest passes over what it does not know and then runs every test.
+before=""
+for argument in "${selection[@]}"; do
+  case "$argument" in
+    -j[0-9]*) ;;
+    -*) grep -qE -- "(^|[ ,])${argument%%=*}([ ,=]|$)" <<<"$(ctest --help)" ||
+      fail "unknown option $argument: see ctest --help" ;;
+    *) [[ "$before" == -* ]] || fail "unknown argument $argument: -L and -R choose tests" ;;
+  esac
+  before="$argument"
+done
 say "building (Release, with tests)"
 build build-test -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=ON "${options[@]}"
 
@@ -22,4 +33,5 @@ say "running the tests"
 if [ "$(gpus)" -eq 0 ] && [ "${skipped:-0}" -gt 0 ]; then
   say "$skipped tests skipped: they need a GPU and this machine has none"
 fi
-exec ctest --test-dir "$root/build-test" --output-on-failure -j "$(nproc)" "${selection[@]}"
+exec ctest --test-dir "$root/build-test" --no-tests=error --output-on-failure -j "$(nproc)" \
+  "${selection[@]}"

@@ -9,11 +9,13 @@
 # length: tandem trace prints them, and train.alltoall_delay_us sets the second.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+overrides "$@"
 tandem="${TANDEM:-}"
 for candidate in "$root/build-gpu/tandem" "$root/build/tandem"; do
   [ -n "$tandem" ] || [ ! -x "$candidate" ] || tandem="$candidate"
 done
-[ -n "$tandem" ] && [ -x "$tandem" ] || fail "build first (./scripts/run.sh), or say TANDEM=path/to/tandem"
+[ -n "$tandem" ] || fail "build first (./scripts/run.sh), or say TANDEM=path/to/tandem"
+[ -f "$tandem" ] && [ -x "$tandem" ] || fail "TANDEM=$tandem: there is no such program"
 out="${OUT:-$root/runs/pictures}"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
@@ -43,6 +45,7 @@ picture() {
   local lines node
   lines="$(python3 "$root/scripts/dispatch_gap.py" "$work/$name"-rank*.json)"
   node="${NODE:-$(sed -n 's/^clearest: //p' <<<"$lines")}"
+  [ -n "$node" ] || fail "rank 0 has no pair to show: say NODE=\"dispatch_fwd L1 mb3\""
   "$tandem" trace "$work/$name-rank0.json" --around "$node" --svg "$out/overlap_$name.svg"
   printf '%s: %s\n' "$name" "$lines"
   ratio="${lines##* }"

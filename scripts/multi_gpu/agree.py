@@ -6,7 +6,7 @@ import shutil
 import signal
 import time
 
-from jobs import Failed, require_close
+from jobs import Failed, require_close, send
 
 SMOKE = ("train.steps=20", "model.layers=4")
 ONE = ("parallel.pp=1", "parallel.vpp=1", "parallel.dp=1", "parallel.ep=1")
@@ -81,16 +81,18 @@ def delays(jobs, steps=500):
         ranks, *layout = LAYOUTS[name]
         common = (f"train.steps={steps}", "model.layers=4", "logging.format=json", *layout)
         quiet = jobs.run(file_name("quiet", name), ranks, "smoke.json", *common)
-        job = jobs.start(file_name("delays", name), ranks, "smoke.json", *common)
-        job.wait_for('"step": 1,')
-        stops = stir(job, random.Random(1))
-        code = job.end(240)
+        with jobs.start(file_name("delays", name), ranks, "smoke.json", *common) as job:
+            job.wait_for('"step": 1,')
+            stops = stir(job, random.Random(1), 240)
+            code = job.end(240)
         if code != 0:
             raise Failed(f"{name} under random delays ended with {code}:\n{job.text()[-2000:]}")
         if job.text().count('"step"') != steps or job.text().count("lm loss") != steps:
             raise Failed(f"{name} under random delays lost steps")
-        last = job.text().splitlines()
-        final = [line for line in last if line.startswith(f'{{"step": {steps},')][0]
+        if stops == 0:
+            raise Failed(f"{name} ended before a rank was stopped: give it more steps")
+        lines = job.text().splitlines()
+        final = next((line for line in lines if line.startswith(f'{{"step": {steps},')), "no line")
         same = f'"lm loss": {quiet[-1]["lm loss"]:.9g},' in final
         print(f"  {name}: {steps} steps, {stops} stops of single ranks of up to 60 ms; "
               f"last loss {'the same' if same else 'differs'}", flush=True)
@@ -98,18 +100,18 @@ def delays(jobs, steps=500):
             raise Failed(f"{name}: delays changed the loss: {final}")
 
 
-def stir(job, dice):
-    """Stops one random rank after another until the job ends; returns how often."""
+def stir(job, dice, limit):
+    """Stops one random rank after another until the job ends, `limit` s at most; how often."""
     stops = 0
     ranks = list(job.ranks().values())
-    while job.process.poll() is None:
+    end = time.monotonic() + limit
+    while ranks and job.process.poll() is None and time.monotonic() < end:
         time.sleep(dice.uniform(0.0, 0.03))
         pid = dice.choice(ranks)
-        try:
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(dice.uniform(0.0, 0.06))
-            os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
+        if not send(pid, signal.SIGSTOP):
+            break
+        time.sleep(dice.uniform(0.0, 0.06))
+        if not send(pid, signal.SIGCONT):
             break
         stops += 1
     return stops

@@ -1,12 +1,11 @@
 """A rank that dies or stops ends the whole job within the watchdog's time, with a useful message."""
 
-import os
 import re
 import signal
 import time
 
 from agree import LAYOUTS, file_name, fitting
-from jobs import Failed
+from jobs import Failed, send
 
 # Or between two steps, where ranks wait for each other's reports and no lane has an instruction.
 INSTRUCTION = (r"((RUN|SEND|RECV|HOST_WAIT|GRAD_SYNC|OPT_STEP) (compute|ep|host|send|recv|dp)|"
@@ -36,15 +35,15 @@ def strike(jobs, layout, blow, patterns, code=None):
     """Sends `blow` to the last rank in the middle of training."""
     ranks, *overrides = LAYOUTS[layout]
     name = file_name("fault", layout, blow.name)
-    job = jobs.start(name, ranks, "smoke.json", *ENDLESS, *overrides)
-    job.wait_for(r"step +20/")
-    pids = job.ranks()
-    if sorted(pids) != list(range(ranks)):
-        raise Failed(f"{name}: ranks {sorted(pids)} found, wanted {ranks}")
-    os.kill(pids[ranks - 1], blow)
-    begin = time.monotonic()
-    ended = job.end(WATCHDOG + 60)
-    seconds = time.monotonic() - begin
+    with jobs.start(name, ranks, "smoke.json", *ENDLESS, *overrides) as job:
+        job.wait_for(r"step +20/")
+        pids = job.ranks()
+        if sorted(pids) != list(range(ranks)) or not send(pids[ranks - 1], blow):
+            raise Failed(f"{name}: ranks {sorted(pids)} found, wanted {ranks}:\n"
+                         f"{job.text()[-3000:]}")
+        begin = time.monotonic()
+        ended = job.end(WATCHDOG + 60)
+        seconds = time.monotonic() - begin
     text = job.text()
     for pattern in (*patterns, INSTRUCTION):
         if not re.search(pattern, text):

@@ -13,25 +13,39 @@ class Failed(Exception):
     """A run or a comparison did not end as it must."""
 
 
+def send(pid, blow):
+    """Sends a signal; False if the process has ended."""
+    try:
+        os.kill(pid, blow)
+        return True
+    except ProcessLookupError:
+        return False
+
+
 class Jobs:
     """Starts jobs of one machine: where the engine is, which device, how many ranks fit."""
 
     def __init__(self, tandem, configs, work, device, gpus, overrides=()):
         self.tandem, self.configs, self.work = tandem, configs, work
         self.device, self.gpus, self.overrides = device, gpus, overrides
+        self.started = 0
 
-    def command(self, ranks, config, *overrides):
+    def command(self, name, ranks, words, config, *arguments):
+        """Starts `tandem WORDS CONFIG ARGUMENTS`; use it in a with statement."""
         mpirun = ["mpirun", "-np", str(ranks), "--bind-to", "none"] if ranks > 1 else []
-        return [*mpirun, self.tandem, "train", os.path.join(self.configs, config),
-                f"train.device={self.device}", *self.overrides, *overrides]
+        job = Job([*mpirun, self.tandem, *words, os.path.join(self.configs, config),
+                   f"train.device={self.device}", *arguments],
+                  os.path.join(self.work, name + ".log"))
+        self.started += 1
+        return job
 
     def start(self, name, ranks, config, *overrides):
-        return Job(self.command(ranks, config, *overrides), os.path.join(self.work, name + ".log"))
+        return self.command(name, ranks, ("train",), config, *self.overrides, *overrides)
 
     def run(self, name, ranks, config, *overrides, limit=90):
         """The steps of a run that must end with 0, as dictionaries."""
-        job = self.start(name, ranks, config, "logging.format=json", *overrides)
-        code = job.end(limit)
+        with self.start(name, ranks, config, "logging.format=json", *overrides) as job:
+            code = job.end(limit)
         if code != 0:
             raise Failed(f"run {name} ended with {code}:\n{job.text()[-3000:]}")
         steps = [json.loads(line) for line in job.text().splitlines() if line.startswith('{"step"')]
@@ -41,12 +55,25 @@ class Jobs:
 
 
 class Job:
-    """One mpirun or rank, its output in a file."""
+    """One mpirun or rank, its output in a file. None of it outlives its with statement."""
 
     def __init__(self, command, log):
         self.log = log
         with open(log, "w", encoding="utf-8") as out:
             self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.kill()
+
+    def kill(self):
+        for pid in self.ranks().values():
+            send(pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
 
     def text(self):
         with open(self.log, encoding="utf-8", errors="replace") as file:
@@ -58,10 +85,7 @@ class Job:
             return self.process.wait(limit)
         except subprocess.TimeoutExpired:
             where = [f"{pid} {self.stacks(pid)}" for pid in self.ranks().values()]
-            for pid in self.ranks().values():
-                os.kill(pid, signal.SIGKILL)
-            self.process.kill()
-            self.process.wait()
+            self.kill()
             text = self.text()[-2000:]
             raise Failed("hung for {} s; {}\n{}".format(limit, "\n".join(where), text)) from None
 
@@ -77,8 +101,11 @@ class Job:
 
     def wait_for(self, pattern, limit=120):
         end = time.monotonic() + limit
-        while not re.search(pattern, self.text()):
-            if self.process.poll() is not None or time.monotonic() > end:
+        while True:
+            last = self.process.poll() is not None or time.monotonic() > end
+            if re.search(pattern, self.text()):
+                return
+            if last:
                 raise Failed(f"'{pattern}' was never printed:\n{self.text()[-2000:]}")
             time.sleep(0.05)
 
@@ -106,20 +133,19 @@ def losses(steps):
     return [step["lm loss"] for step in steps]
 
 
-def largest_difference(a, b):
-    """Largest relative difference of two runs' losses, step by step."""
-    if len(a) != len(b):
-        raise Failed(f"{len(a)} steps against {len(b)}")
-    return max(abs(x / y - 1) for x, y in zip(losses(a), losses(b)))
-
-
 def require_close(name, a, b, limit):
-    worst = largest_difference(a, b)
+    """The largest relative difference of two runs' losses, step by step, is within the limit."""
+    if len(a) != len(b):
+        raise Failed(f"{name}: {len(a)} steps against {len(b)}")
+    differences = [abs(x / y - 1) for x, y in zip(losses(a), losses(b))]
+    worst = max(differences)
     print(f"  {name:<44} largest relative difference {worst:.1e} (limit {limit:g})", flush=True)
-    if not worst <= limit:
+    if not all(difference <= limit for difference in differences):  # a NaN is not
         raise Failed(f"{name}: {worst} > {limit}")
 
 
 def median(steps, key, skip=2):
     """Median over the steps after the first `skip`."""
+    if len(steps) <= skip:
+        raise Failed(f"{len(steps)} steps to measure, of which the first {skip} are warm-up")
     return statistics.median(step[key] for step in steps[skip:])

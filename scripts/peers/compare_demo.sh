@@ -11,6 +11,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 rounds="${1:-5}" steps="${2:-12}" threads="${THREADS:-2}" tandem="${TANDEM:-$root/build/tandem}"
 python=/usr/bin/python3  # Debian's own: packages installed by apt are for no other
 
+count ROUNDS "$rounds" 1
+count STEPS "$steps" 3  # the first two are not measured
+count THREADS "$threads" 1
+[ $# -le 2 ] || fail "unknown argument $3: there are ROUNDS and STEPS"
 [ -x "$tandem" ] || fail "$tandem is missing: run scripts/run.sh first, or set TANDEM"
 [ -s "$root/data/kjv.txt" ] || fail "data/kjv.txt is missing: run scripts/run.sh first"
 "$python" -c 'import torch' 2>/dev/null || fail "PyTorch is missing: apt-get install python3-torch"

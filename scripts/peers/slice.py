@@ -17,9 +17,12 @@ import itertools
 import json
 import statistics
 
-import torch
-import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+except ImportError as error:
+    raise SystemExit(f"error: {error}: slice.py needs PyTorch 2.8 or later") from None
 
 SEQ_LEN = 4096
 WARM_UP = 4  # micro-batches, in whole steps
@@ -278,6 +281,12 @@ def numbers(text):
     return values
 
 
+def count(text):
+    """One positive number."""
+    (value,) = numbers(text)
+    return value
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("slice", choices=SLICES)
@@ -285,9 +294,11 @@ def main():
                         help="sequences of a micro-batch: sizes, with commas between")
     parser.add_argument("--micro-batches", type=numbers, default="1,8",
                         help="micro-batches of a step: numbers, with commas between")
-    parser.add_argument("--repeats", type=int, default=8,
+    parser.add_argument("--repeats", type=count, default=8,
                         help=f"timed micro-batches of each kind, in {MIN_STEPS} or more steps")
     arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("error: PyTorch finds no GPU, and slice.py needs one")
     program = Program(SLICES[arguments.slice])
     for batch in arguments.micro_batch:
         program.compile(batch)

@@ -7,33 +7,61 @@ Reads FOLDER/engine-SLICE-mbN-stepK-roundR.json (tandem bench slice --json; K mi
 sequences a step) and FOLDER/torch-SLICE-roundR.json (lines of slice.py), prints medians over the rounds
 and writes them to FOLDER/slices.json. Standard library only.
 """
+import contextlib
 import json
 import pathlib
 import statistics
 import sys
 
 
+# What the table takes from a row of the engine, and from one of PyTorch.
+ENGINE = ("mb_ms", "optimizer_ms", "tokens_per_s", "rate", "share", "gib")
+TORCH = ("mb_ms", "peak_gib")
+
+
+def columns(row, names):
+    return {name: float(row[name]) for name in names}
+
+
 def engine_runs(folder):
     """(slice, micro-batch, micro-batches a step) -> the median row of every round."""
     runs = {}
     for path in sorted(folder.glob("engine-*-mb*-step*-round*.json")):
-        _, name, batch, in_step, _ = path.stem.split("-")
-        report = json.loads(path.read_text())
-        row = next(row for row in report["rows"] if row["name"] == "median")
-        key = name, int(batch.removeprefix("mb")), int(in_step.removeprefix("step"))
-        runs.setdefault(key, []).append(row)
+        with blamed(path):
+            _, name, batch, in_step, _ = path.stem.split("-")
+            report = json.loads(path.read_text())
+            row = [row for row in report["rows"] if row["name"] == "median"][0]
+            key = name, int(batch.removeprefix("mb")), int(in_step.removeprefix("step"))
+            runs.setdefault(key, []).append(columns(row, ENGINE))
     return runs
 
 
 def torch_runs(folder):
     runs = {}
     for path in sorted(folder.glob("torch-*-round*.json")):
-        for line in path.read_text().splitlines():
-            if line.startswith("{"):
-                row = json.loads(line)
-                key = row["slice"], row["micro_batch"], row["micro_batches"]
-                runs.setdefault(key, []).append(row)
+        with blamed(path):
+            for line in path.read_text().splitlines():
+                if line.startswith("{"):
+                    row = json.loads(line)
+                    key = row["slice"], row["micro_batch"], row["micro_batches"]
+                    runs.setdefault(key, []).append(columns(row, TORCH))
     return runs
+
+
+@contextlib.contextmanager
+def blamed(path):
+    """Ends the program with a 3 and a line that names the file if it cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        refuse(f"{path}: {error.strerror}")
+    except (ValueError, LookupError, TypeError) as error:
+        refuse(f"{path} is no file of scripts/bench_gpu.sh: {type(error).__name__} {error}")
+
+
+def refuse(words):
+    print(f"error: {words}", file=sys.stderr)
+    sys.exit(3)
 
 
 def median(rows, key):
@@ -41,10 +69,12 @@ def median(rows, key):
 
 
 def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
     engine, torch = engine_runs(folder), torch_runs(folder)
     if not engine:
-        sys.exit(f"slice_table.py: no engine-*-mb*-step*-round*.json in {folder}")
+        refuse(f"no engine-*-mb*-step*-round*.json in {folder}")
     table = []
     for (name, batch, in_step), rows in sorted(engine.items()):
         peer = torch.get((name, batch, in_step), [])
@@ -57,7 +87,8 @@ def main():
             "of_limit": median(rows, "share"), "engine_gib": median(rows, "gib"),
             "torch_gib": median(peer, "peak_gib"),
         })
-    (folder / "slices.json").write_text(json.dumps(table, indent=1) + "\n")
+    with blamed(folder / "slices.json"):
+        (folder / "slices.json").write_text(json.dumps(table, indent=1) + "\n")
 
     def cell(value, digits):
         return "-" if value is None else f"{value:.{digits}f}"

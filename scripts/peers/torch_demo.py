@@ -11,9 +11,12 @@ import pathlib
 import statistics
 import time
 
-import torch
-from torch import nn
-from torch.nn import functional as F
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+except ImportError as error:
+    raise SystemExit(f"error: {error}: apt-get install python3-torch") from None
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -214,6 +217,12 @@ def main():
     parser.add_argument("--dispatch", choices=["sorted", "index", "dense"], default="sorted")
     parser.add_argument("--attention", choices=["fused", "plain"], default="plain")
     options = parser.parse_args()
+    if not options.config.is_file():
+        parser.error(f"argument --config: there is no file {options.config}")
+    if not 0 <= options.skip < options.steps:
+        parser.error(f"--steps {options.steps} leaves none to measure after --skip {options.skip}")
+    if options.threads < 1 or (options.micro_batch is not None and options.micro_batch < 1):
+        parser.error("--threads and --micro-batch begin at 1")
     torch.set_num_threads(options.threads)
     torch.manual_seed(1234)
 
