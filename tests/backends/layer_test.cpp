@@ -140,6 +140,10 @@ TEST_CASE("qk norm") {
         for (const ops::HeadShape& s : kShapes)
           for (const std::int64_t sequences : {0, 2})
             check_qk_norm(backend, s, sequences * s.seq_len, full, dtype);
+    // More tokens than a GPU's grid has room for in any but its first dimension.
+    const ops::HeadShape narrow{.heads = 1, .kv_heads = 1, .head_dim = 2, .seq_len = 1000};
+    for (const bool full : {false, true})
+      check_qk_norm(backend, narrow, 66 * narrow.seq_len, full, DType::kF32);
   });
 }
 

@@ -1,4 +1,5 @@
 // Router and permutation ops against float64 and against plain index loops; ids that lie outside.
+#include <array>
 #include <numeric>
 
 #include "reference.h"
@@ -139,9 +140,63 @@ void check_router(Backend& backend, const Route& r, bool renormalise, bool with_
 
 TEST_CASE("router") {
   on_every_backend([](auto& backend) {
-    for (const Route& r : {Route{0, 4, 2}, {1, 1, 1}, {9, 8, 2}, {70, 37, 5}, {600, 8, 8}})
+    for (const Route& r :
+         {Route{0, 4, 2}, {1, 1, 1}, {9, 8, 2}, {70, 37, 5}, {600, 8, 8}, {9, 3001, 4}})
       for (const bool renormalise : {false, true})
         for (const bool with_load : {false, true}) check_router(backend, r, renormalise, with_load);
+  });
+}
+
+bool all_nan(const Tensor& t, std::int64_t row) {
+  const auto cols = static_cast<std::size_t>(t.cols);
+  const double* first = &t.v[static_cast<std::size_t>(row) * cols];
+  return std::all_of(first, first + cols, [](double x) { return std::isnan(x); });
+}
+
+// A diverging run computes on until the step's losses are looked at: nothing may be written
+// outside, and the token must not change what the others get.
+TEST_CASE("a token whose logits are not finite goes to the first experts and spoils no other") {
+  on_every_backend([](auto& backend) {
+    const Route r{19, 6, 3};
+    const std::int64_t spoiled = 10;
+    Tensor logits = Random(4).values(DType::kF32, r.tokens, r.experts, 3);
+    const auto run = [&] {
+      const View probs = backend.room(DType::kF32, r.tokens, r.experts);
+      const View chosen = backend.room(DType::kI32, r.tokens, r.topk);
+      const View weights = backend.room(DType::kF32, r.tokens, r.topk);
+      const View z = backend.room(DType::kF32, r.tokens, 1);
+      backend.run(ops::RouterFwd{backend.put(logits), probs, chosen, weights, z, true});
+      const View counts = backend.room(DType::kI32, r.experts, 1);
+      const View rows = backend.room(DType::kI32, r.tokens, r.topk);
+      backend.run(ops::PermutePlan{chosen, counts, rows, View{}});
+      return std::array{backend.get(probs), backend.get(chosen), backend.get(weights),
+                        backend.get(z), backend.get(rows)};
+    };
+    const auto healthy = run();
+    const double inf = std::numeric_limits<double>::infinity();
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const std::vector<Values> rows = {{0, 1, nan, 2, 3, 1},  {inf, 1, 0, 2, 3, 1},
+                                      {0, 1, 0, 2, 3, -nan}, Values(6, nan),
+                                      Values(6, inf),        Values(6, -inf)};
+    for (const Values& row : rows) {
+      CAPTURE(row);
+      std::copy(row.begin(), row.end(), logits.v.begin() + spoiled * r.experts);
+      const auto got = run();
+      CHECK(all_nan(got[0], spoiled));
+      CHECK(all_nan(got[2], spoiled));
+      CHECK(all_nan(got[3], spoiled));
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const auto cols = static_cast<std::size_t>(got[i].cols);
+        for (std::size_t j = 0; j < got[i].v.size(); ++j)
+          if (i < 4 && j / cols != static_cast<std::size_t>(spoiled))
+            CHECK(got[i].v[j] == healthy[i].v[j]);
+      }
+      for (std::int64_t j = 0; j < r.topk; ++j)
+        CHECK(got[1].v[reference::at(spoiled, r.topk, j)] == static_cast<double>(j));
+      Values placed = got[4].v;  // every row of the expert-major order once
+      std::sort(placed.begin(), placed.end());
+      for (std::size_t i = 0; i < placed.size(); ++i) CHECK(placed[i] == static_cast<double>(i));
+    }
   });
 }
 
@@ -240,7 +295,8 @@ TEST_CASE("permutation") {
   on_every_backend([](auto& backend) {
     for (const DType dtype : kStorage)
       for (const bool all_to_last : {false, true})
-        for (const Route& r : {Route{0, 4, 2}, {1, 1, 1}, {13, 8, 3}, {400, 5, 2}}) {
+        for (const Route& r :
+             {Route{0, 4, 2}, {1, 1, 1}, {13, 8, 3}, {400, 5, 2}, {40, 17000, 2}}) {
           check_permutation(backend, r, 1, dtype, all_to_last);
           check_permutation(backend, r, 37, dtype, all_to_last);
         }

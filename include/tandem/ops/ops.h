@@ -70,7 +70,8 @@ struct AttentionBwd { View qkv, out, lse, d_out, d_qkv; HeadShape shape; };   //
 
 // Router: softmax over all experts in fp32, then top-k (ties: lower expert), optional
 // renormalisation of the chosen. logits [T, E] f32 in; probs [T, E] f32, chosen [T, topk] i32 in
-// descending probability, weights [T, topk] f32, z [T] f32 = log-sum-exp of the logits.
+// descending probability, weights [T, topk] f32, z [T] f32 = log-sum-exp of the logits. A row whose
+// softmax is not finite has NaN in all of them and chooses the first topk experts.
 struct RouterFwd { View logits, probs, chosen, weights, z; bool renormalise; };
 // d_logits [T, E] f32 from d_weights [T, topk] f32 plus
 //   aux:  dL/dprobs[t, e] += aux_scale * load[e]      (load [E] f32, null data: none)

@@ -174,7 +174,7 @@ class CudaDevice : public Device {
     TANDEM_CUDA_CHECK(cudaSetDevice(options.ordinal));
     TANDEM_CUDA_CHECK(cudaGetDeviceProperties(&properties_, options.ordinal));
     sm_budget_ = sm_budget_of(options.compute_sms, properties_.multiProcessorCount);
-    keep_freed_memory(options.ordinal);
+    set_up_pool(options.ordinal);
     TANDEM_CUDA_CHECK(cudaStreamCreateWithFlags(&memory_stream_, cudaStreamNonBlocking));
     TANDEM_CUDA_CHECK(cudaEventCreate(&origin_));
     TANDEM_CUDA_CHECK(cudaEventRecord(origin_, nullptr));
@@ -265,11 +265,16 @@ class CudaDevice : public Device {
                 "for all",
                 wanted, all, all);
   }
-  static void keep_freed_memory(int ordinal) {
+  // Freed memory stays with the process, and a stream never waits for another to free some: the
+  // other may be waiting for a rank that waits for this stream. It is out of memory then.
+  static void set_up_pool(int ordinal) {
     cudaMemPool_t pool = nullptr;
     TANDEM_CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, ordinal));
     std::uint64_t all = UINT64_MAX;
     TANDEM_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+    int never = 0;
+    TANDEM_CUDA_CHECK(
+        cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &never));
   }
   static CudaStream& own(Stream& stream) {
     auto* cuda = dynamic_cast<CudaStream*>(&stream);

@@ -8,19 +8,23 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kPairs = 256;   // (token, choice) pairs one block ranks
+constexpr int kCounted = 8192;   // experts one block counts: 32 KiB of counts
 
 // The plan is a stable counting sort by expert, in steps.
-// 1. block_counts[e, b]: pairs of block b that chose e.
+// 1. block_counts[e, b]: pairs of block b that chose e. Block: [pairs, experts].
 __global__ void __launch_bounds__(kPairs)
     count_pairs(const int* chosen, int* block_counts, int pairs, int experts) {
   extern __shared__ int histogram[];
-  for (int e = threadIdx.x; e < experts; e += kPairs) histogram[e] = 0;
+  const int first = blockIdx.y * kCounted, counted = min(experts - first, kCounted);
+  for (int e = threadIdx.x; e < counted; e += kPairs) histogram[e] = 0;
   __syncthreads();   // hazard: zeroes written before counts are added
   const int i = blockIdx.x * kPairs + threadIdx.x;
-  if (i < pairs) atomicAdd(&histogram[chosen[i]], 1);   // integers: any order gives the same sum
+  const int choice = i < pairs ? chosen[i] - first : -1;
+  if (choice >= 0 && choice < counted)
+    atomicAdd(&histogram[choice], 1);   // integers: any order gives the same sum
   __syncthreads();   // hazard: counts complete before they are written out
-  for (int e = threadIdx.x; e < experts; e += kPairs)
-    block_counts[e * gridDim.x + blockIdx.x] = histogram[e];
+  for (int e = threadIdx.x; e < counted; e += kPairs)
+    block_counts[std::int64_t{first + e} * gridDim.x + blockIdx.x] = histogram[e];
 }
 
 __device__ __forceinline__ int warp_total(int x) { return __reduce_add_sync(kFullWarp, x); }
@@ -42,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = threadIdx.x % kWarp, e = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
   if (e >= experts) return;
   int sum = 0;
-  for (int b = lane; b < blocks; b += kWarp) sum += block_counts[e * blocks + b];
+  for (int b = lane; b < blocks; b += kWarp) sum += block_counts[std::int64_t{e} * blocks + b];
   sum = warp_total(sum);
   if (lane != 0) return;
   counts[e] = sum;
@@ -54,14 +58,15 @@ __global__ void __launch_bounds__(kThreads)
     place_blocks(int* block_counts, const int* counts, int blocks, int experts) {
   const int lane = threadIdx.x % kWarp, e = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
   if (e >= experts) return;
+  int* mine = block_counts + std::int64_t{e} * blocks;
   int row = 0;
   for (int before = lane; before < e; before += kWarp) row += counts[before];
   row = warp_total(row);
   for (int first = 0; first < blocks; first += kWarp) {
     const int b = first + lane;
-    const int count = b < blocks ? block_counts[e * blocks + b] : 0;
+    const int count = b < blocks ? mine[b] : 0;
     const int before = warp_sum_before(count, lane);   // of the whole warp
-    if (b < blocks) block_counts[e * blocks + b] = row + before;
+    if (b < blocks) mine[b] = row + before;
     row += warp_total(count);
   }
 }
@@ -77,7 +82,7 @@ __global__ void __launch_bounds__(kPairs)
   const int mine = choice[threadIdx.x];
   int rank = 0;
   for (int j = 0; j < threadIdx.x; ++j) rank += choice[j] == mine ? 1 : 0;
-  rows[i] = first_rows[mine * gridDim.x + blockIdx.x] + rank;
+  rows[i] = first_rows[std::int64_t{mine} * gridDim.x + blockIdx.x] + rank;
 }
 
 // One block a token: its row is read once and written topk times.
@@ -150,13 +155,14 @@ __global__ void __launch_bounds__(kWarp)
 void run(const ops::PermutePlan& op, CudaStream& stream) {
   const auto pairs = static_cast<int>(op.chosen.size()), experts = static_cast<int>(op.counts.size());
   const auto blocks = static_cast<int>(blocks_for(pairs, kPairs));
-  const auto histogram_bytes = static_cast<unsigned>(experts) * sizeof(int);
+  const dim3 by_experts(blocks, blocks_for(experts, kCounted));
+  const auto histogram_bytes = std::min<unsigned>(experts, kCounted) * sizeof(int);
   auto* block_counts =
       stream.local<Workspace>().at_least<int>(std::size_t(std::max(1, blocks)) * std::size_t(experts));
   const auto* chosen = op.chosen.as<int>();
   if (pairs > 0)
-    count_pairs<<<blocks, kPairs, histogram_bytes, stream.handle()>>>(chosen, block_counts, pairs,
-                                                                      experts);
+    count_pairs<<<by_experts, kPairs, histogram_bytes, stream.handle()>>>(chosen, block_counts,
+                                                                          pairs, experts);
   const unsigned warps = blocks_for(experts, kThreads / kWarp);
   count_experts<<<warps, kThreads, 0, stream.handle()>>>(block_counts, op.counts.as<int>(),
                                                          op.load.as<float>(), blocks, experts);

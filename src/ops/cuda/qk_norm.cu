@@ -28,12 +28,12 @@ struct Groups {
   }
 };
 
-// One block a (token, group).
+// One block a (token, group), all on x: the other dimensions of a grid end at 65535.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     qk_norm_fwd(T* qkv, T* raw, const T* w_q, const T* w_k, float* rstd, Groups g, float eps) {
-  const std::int64_t t = blockIdx.y;
-  const int group = blockIdx.x, size = g.size(group);
+  const std::int64_t t = blockIdx.x / g.count;
+  const int group = blockIdx.x % g.count, size = g.size(group);
   T* x = qkv + t * (g.q_width + 2 * g.kv_width) + g.begin(group);
   T* keep = raw + t * (g.q_width + g.kv_width) + g.begin(group);
   const T* w = g.is_q(group) ? w_q : w_k;
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     qk_norm_bwd(T* d_qkv, const T* raw, const T* w_q, const T* w_k, const float* rstd, Groups g) {
-  const std::int64_t t = blockIdx.y;
-  const int group = blockIdx.x, size = g.size(group);
+  const std::int64_t t = blockIdx.x / g.count;
+  const int group = blockIdx.x % g.count, size = g.size(group);
   T* d = d_qkv + t * (g.q_width + 2 * g.kv_width) + g.begin(group);
   const T* x = raw + t * (g.q_width + g.kv_width) + g.begin(group);
   const T* w = g.is_q(group) ? w_q : w_k;
@@ -68,17 +68,19 @@ constexpr int kTokensPerPart = 16;
 constexpr int kShare = 8;   // threads that share the groups of an element
 
 // parts[p, i]: over the tokens of part p and all groups of this kind (q: i < q_size, then k) of
-// d x rstd. Runs before qk_norm_bwd overwrites d. Block: [kWarp elements, kShare].
+// d x rstd. Runs before qk_norm_bwd overwrites d. Block: [kWarp elements, kShare]; grid: parts x
+// pieces of a part's elements.
 template <class T>
 __global__ void __launch_bounds__(kWarp* kShare)
     qk_norm_dw_parts(const T* d_qkv, const T* raw, const float* rstd, float* parts, Groups g,
                      int tokens) {
   __shared__ float shared[kShare][kWarp];
-  const int i = blockIdx.x * kWarp + threadIdx.x, width = g.q_size + g.k_size;
+  const int width = g.q_size + g.k_size, pieces = (width + kWarp - 1) / kWarp;
+  const int part = blockIdx.x / pieces, i = blockIdx.x % pieces * kWarp + threadIdx.x;
   const bool q = i < g.q_size;
   const int first = q ? 0 : g.q_groups, last = q ? g.q_groups : g.count;
   const int element = q ? i : i - g.q_size;
-  const int begin = blockIdx.y * kTokensPerPart, end = min(tokens, begin + kTokensPerPart);
+  const int begin = part * kTokensPerPart, end = min(tokens, begin + kTokensPerPart);
   float sum = 0.0F;
   if (i < width) {
     for (std::int64_t t = begin; t < end; ++t) {
@@ -94,7 +96,7 @@ __global__ void __launch_bounds__(kWarp* kShare)
   __syncthreads();  // hazard: all shares written before the first row adds them
   if (threadIdx.y != 0 || i >= width) return;
   for (int share = 1; share < kShare; ++share) sum += shared[share][threadIdx.x];
-  parts[std::int64_t{blockIdx.y} * width + i] = sum;
+  parts[std::int64_t{part} * width + i] = sum;
 }
 
 // The same three for per-head groups of kWarp * N elements: one warp a (token, head), N neighbouring
@@ -216,7 +218,7 @@ void run(const ops::QkNormFwd& op, CudaStream& stream) {
           groups, tokens, op.eps);
     });
     if (by_heads) return;
-    qk_norm_fwd<T><<<dim3(groups.count, tokens), kThreads, 0, stream.handle()>>>(
+    qk_norm_fwd<T><<<unsigned(tokens) * unsigned(groups.count), kThreads, 0, stream.handle()>>>(
         op.qkv.as<T>(), op.raw.as<T>(), op.w_q.as<T>(), op.w_k.as<T>(), op.rstd.as<float>(), groups,
         op.eps);
   });
@@ -241,11 +243,11 @@ void run(const ops::QkNormBwd& op, CudaStream& stream) {
     if (by_heads) return;
     const auto num_parts = static_cast<int>(blocks_for(tokens, kTokensPerPart));
     auto* parts = workspace.at_least<float>(std::size_t(num_parts) * std::size_t(width));
-    qk_norm_dw_parts<T><<<dim3(blocks_for(width, kWarp), num_parts), dim3(kWarp, kShare), 0,
+    qk_norm_dw_parts<T><<<blocks_for(width, kWarp) * num_parts, dim3(kWarp, kShare), 0,
                           stream.handle()>>>(op.d_qkv.as<T>(), op.raw.as<T>(), op.rstd.as<float>(),
                                              parts, groups, tokens);
     add_weight_parts(op, parts, num_parts, groups, stream.handle());
-    qk_norm_bwd<T><<<dim3(groups.count, tokens), kThreads, 0, stream.handle()>>>(
+    qk_norm_bwd<T><<<unsigned(tokens) * unsigned(groups.count), kThreads, 0, stream.handle()>>>(
         op.d_qkv.as<T>(), op.raw.as<T>(), op.w_q.as<T>(), op.w_k.as<T>(), op.rstd.as<float>(),
         groups);
   });

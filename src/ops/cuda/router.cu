@@ -9,55 +9,58 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;   // tokens of a block, one warp each
 
-// Largest value over the warp, ties to the lower index; on every lane.
-struct Best {
+// The order of the choice: larger values first, of equals the lower index.
+struct Candidate {
   float value;
   int index;
+  __device__ bool before(const Candidate& other) const {
+    return value > other.value || (value == other.value && index < other.index);
+  }
 };
-__device__ __forceinline__ Best warp_best(Best best) {
+// The first of the warp's, on every lane.
+__device__ __forceinline__ Candidate warp_first(Candidate first) {
 #pragma unroll
   for (int d = kWarp / 2; d > 0; d /= 2) {
-    const Best other{__shfl_xor_sync(kFullWarp, best.value, d),
-                     __shfl_xor_sync(kFullWarp, best.index, d)};
-    if (other.value > best.value || (other.value == best.value && other.index < best.index))
-      best = other;
+    const Candidate other{__shfl_xor_sync(kFullWarp, first.value, d),
+                          __shfl_xor_sync(kFullWarp, first.index, d)};
+    if (other.before(first)) first = other;
   }
-  return best;
+  return first;
 }
 
 __global__ void __launch_bounds__(kThreads)
     router_fwd(const float* logits, float* probs, int* chosen, float* weights, float* z, int tokens,
                int experts, int topk, bool renormalise) {
-  extern __shared__ float rows[];   // [kWarps, experts]: probabilities not chosen yet
   const int lane = threadIdx.x % kWarp, t = blockIdx.x * kWarps + threadIdx.x / kWarp;
   if (t >= tokens) return;
-  float* left = rows + (threadIdx.x / kWarp) * experts;
   const float* row = logits + std::int64_t{t} * experts;
+  float* p = probs + std::int64_t{t} * experts;   // a lane reads what it wrote itself
 
   float largest = -INFINITY;
   for (int e = lane; e < experts; e += kWarp) largest = fmaxf(largest, row[e]);
   largest = warp_max(largest);
   float total = 0.0F;
-  for (int e = lane; e < experts; e += kWarp) total += left[e] = expf(row[e] - largest);
+  for (int e = lane; e < experts; e += kWarp) total += p[e] = expf(row[e] - largest);
   total = warp_sum(total);
   if (lane == 0) z[t] = largest + logf(total);
-  for (int e = lane; e < experts; e += kWarp)
-    probs[std::int64_t{t} * experts + e] = left[e] = left[e] / total;
+  for (int e = lane; e < experts; e += kWarp) p[e] /= total;
 
   float mass = 0.0F;
+  Candidate last{INFINITY, -1};
   for (int j = 0; j < topk; ++j) {
-    Best best{-1.0F, experts};
-    for (int e = lane; e < experts; e += kWarp)
-      if (left[e] > best.value) best = {left[e], e};
-    best = warp_best(best);
-    mass += best.value;
-    if (best.index % kWarp == lane) left[best.index] = -2.0F;   // only this lane reads it again
+    Candidate next{-1.0F, experts};
+    for (int e = lane; e < experts; e += kWarp) {
+      const Candidate mine{p[e], e};
+      if (last.before(mine) && mine.before(next)) next = mine;
+    }
+    last = warp_first(next);
+    if (isnan(total)) last = {total, j};   // all of p is NaN, which has no place in an order
+    mass += last.value;
     if (lane == 0) {
-      chosen[t * topk + j] = best.index;
-      weights[t * topk + j] = best.value;
+      chosen[t * topk + j] = last.index;
+      weights[t * topk + j] = last.value;
     }
   }
-  __syncwarp();   // hazard: lane 0's weights before it rescales them
   if (renormalise && lane == 0)
     for (int j = 0; j < topk; ++j) weights[t * topk + j] /= mass;
 }
@@ -130,8 +133,7 @@ __global__ void __launch_bounds__(kThreads)
 void run(const ops::RouterFwd& op, CudaStream& stream) {
   if (op.logits.rows == 0) return;
   const auto experts = static_cast<int>(op.logits.cols);
-  router_fwd<<<blocks_for(op.logits.rows, kWarps), kThreads,
-               kWarps * static_cast<unsigned>(experts) * sizeof(float), stream.handle()>>>(
+  router_fwd<<<blocks_for(op.logits.rows, kWarps), kThreads, 0, stream.handle()>>>(
       op.logits.as<float>(), op.probs.as<float>(), op.chosen.as<int>(), op.weights.as<float>(),
       op.z.as<float>(), op.logits.rows, experts, op.chosen.cols, op.renormalise);
   TANDEM_CUDA_CHECK_LAUNCH("router");
