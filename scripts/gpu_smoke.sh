@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: builds with CUDA, runs the GPU tests, and compares small runs: GPU with
-# CPU, overlap with none, four ranks that share the GPU with one, a checkpoint taken across devices.
+# CPU, overlap with none, freed memory poisoned with none, four ranks that share the GPU with one, a
+# checkpoint taken across devices.
 #   ./scripts/gpu_smoke.sh [CMAKE_OPTION...]      e.g. -DTANDEM_CUDNN_ROOT=/path/to/nvidia/cudnn
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+for option in "$@"; do
+  [[ "$option" == -D?* ]] || fail "unknown argument $option: CMake's options begin with -D"
+done
 [ "$(gpus)" -gt 0 ] || fail "this machine has no GPU: run scripts/test.sh instead"
 build build-gpu -DCMAKE_BUILD_TYPE=Release -DTANDEM_TESTS=ON -DTANDEM_CUDA=ON "$@"
 tandem="$root/build-gpu/tandem"
@@ -36,7 +40,10 @@ run gpu_bf16 "${smoke[@]}" "${one[@]}" train.device=cuda train.dtype=bf16
 close gpu_bf16 gpu 1e-2
 run gpu_fp16 "${smoke[@]}" "${one[@]}" train.device=cuda train.dtype=fp16
 close gpu_fp16 gpu 1e-2
-for change in overlap.enabled=false overlap.events=shared overlap.delay_wgrad=false; do
+run gpu_auto "${smoke[@]}" "${one[@]}" train.device=auto
+close gpu_auto gpu 0
+for change in overlap.enabled=false overlap.events=shared overlap.delay_wgrad=false \
+  train.poison_memory=true; do
   run "$change" "${smoke[@]}" "${one[@]}" train.device=cuda train.dtype=bf16 "$change"
   close "$change" gpu_bf16 0
 done
@@ -52,6 +59,12 @@ half() {
 half cuda cuda 0
 half cpu cuda 1e-4
 half cuda cpu 1e-4
+# Values that are not finite go through the router and the experts until the step has ended.
+code=0
+"${smoke[@]}" "${one[@]}" train.device=cuda train.dtype=fp16 model.init_std=1e4 \
+  >"$work/overflow.log" 2>&1 || code=$?
+[ "$code" -eq 4 ] || { cat "$work/overflow.log" >&2; fail "a run that overflows ends with $code, not 4"; }
+say "a run that overflows ends with 4: $(grep -m 1 'rank 0: ' "$work/overflow.log")"
 run four_ranks mpirun -np 4 --bind-to none "${smoke[@]}" parallel.pp=2 parallel.vpp=2 \
   parallel.dp=2 parallel.ep=2 train.device=cuda
 close four_ranks gpu 1e-5
