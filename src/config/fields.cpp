@@ -48,9 +48,11 @@ FieldRef one_of(E& target, std::span<const Choice> choices) {
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// What is used as fp32 neither vanishes there nor becomes infinite.
-constexpr Range kPositive{1e-37, 1e37}, kNotNegative{0, 1e37};
+constexpr Range kPositive{kLeastFp32, kMostFp32}, kNotNegative{0, kMostFp32};
 constexpr Range kBelowOne{0, 1, false, true};  // [0, 1)
+// Of the decay of a mean that is kept in fp32, where a little more would be 1.
+constexpr Range kDecay{0, 0.99999994};
+static_assert(static_cast<float>(kDecay.high) < 1.0F);
 constexpr Range kAny{-kInfinity, kInfinity};
 constexpr Range kUnsigned{0, 0x1p64, false, true};
 // A loss scale and the gradients it multiplies are fp32 on their way.
@@ -214,9 +216,9 @@ void add_optimizer(std::vector<Field>& all, OptimizerConfig& o) {
   add("decay_steps", &o.decay_steps, kStepsOrNone, "steps",
       "Cosine: length of the decay, 0 for up to the last step; wsd: length of the final decay, 0 "
       "for a tenth of the run");
-  add("beta1", &o.beta1, kBelowOne, "", "AdamW: decay of the mean gradient");
-  add("beta2", &o.beta2, kBelowOne, "", "AdamW: decay of the mean squared gradient");
-  add("eps", &o.eps, {0, kPositive.high, true}, "",
+  add("beta1", &o.beta1, kDecay, "", "AdamW: decay of the mean gradient");
+  add("beta2", &o.beta2, kDecay, "", "AdamW: decay of the mean squared gradient");
+  add("eps", &o.eps, kPositive, "",
       "AdamW: added to the root of the mean squared gradient");
   add("weight_decay", &o.weight_decay, kNotNegative, "",
       "AdamW: decoupled weight decay of matrices; norms are never decayed");

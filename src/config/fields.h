@@ -25,6 +25,9 @@ struct Range {
   [[nodiscard]] std::string text() const;  // "in [0, 1)"; "" where everything is
 };
 
+// What is used as fp32 neither vanishes there nor becomes infinite between these.
+inline constexpr double kLeastFp32 = 1e-37, kMostFp32 = 1e37;
+
 struct Choice {
   std::string_view name;
   int value;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fields.h"
 #include "rules.h"
 #include "tandem/config/split.h"
 
@@ -33,6 +34,17 @@ void check_loss_scale(const OptimizerConfig& o, Violations& out) {
             fmt::format("give at most {}", o.initial_loss_scale));
 }
 
+// Products and values that fp32 would make infinite or 0.
+void check_fp32(const OptimizerConfig& o, Violations& out) {
+  if (o.clip > 0.0 && o.clip < kLeastFp32)
+    out.add("optimizer.clip", o.clip, "is 0 in fp32, which would be no clipping",
+            fmt::format("give {} or more, or 0 for no clipping", kLeastFp32));
+  if (o.lr * o.weight_decay > kMostFp32)
+    out.add("optimizer.weight_decay", o.weight_decay,
+            fmt::format("times optimizer.lr = {} is beyond fp32", o.lr),
+            fmt::format("give at most {}", kMostFp32 / o.lr));
+}
+
 void check_held_out(const RunConfig& config, Violations& out) {
   const DataConfig& d = config.data;
   if (!d.valid.empty()) return;
@@ -59,6 +71,7 @@ void check_training(const RunConfig& config, Violations& out) {
   const TrainConfig& t = config.train;
   const OptimizerConfig& o = config.optimizer;
   check_loss_scale(o, out);
+  check_fp32(o, out);
   if (o.min_lr > o.lr)
     out.add("optimizer.min_lr", o.min_lr, fmt::format("above optimizer.lr = {}", o.lr),
             fmt::format("give at most {}", o.lr));

@@ -200,7 +200,13 @@ TEST_CASE("whatever is wrong with a key is said, with what to write instead") {
       {R"({"optimizer": {"lr": -1}})",
        "optimizer.lr = -1: outside the range; give a value in [0, 1e+37]"},
       {R"({"optimizer": {"beta2": 1}})",
-       "optimizer.beta2 = 1: outside the range; give a value in [0, 1)"},
+       "optimizer.beta2 = 1: outside the range; give a value in [0, 0.99999994]"},
+      {R"({"optimizer": {"beta2": 0.9999999999}})",  // 1 in fp32
+       "optimizer.beta2 = 0.9999999999: outside the range; give a value in [0, 0.99999994]"},
+      {R"({"optimizer": {"beta1": 0.999999999999}})",
+       "optimizer.beta1 = 0.999999999999: outside the range; give a value in [0, 0.99999994]"},
+      {R"({"optimizer": {"eps": 1e-46}})",  // 0 in fp32
+       "optimizer.eps = 1e-46: outside the range; give a value in [1e-37, 1e+37]"},
       {R"({"checkpoint": {"keep": 1}})",
        "checkpoint.keep = 1: outside the range; give a value in [2, 1000000000]"},
       {R"({"train": {"dtype": "b16"}})",

@@ -74,6 +74,14 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
        1,
        "optimizer.min_loss_scale = 131072: above optimizer.initial_loss_scale = 65536; give at "
        "most 65536"},
+      {{"optimizer.clip=1e-46"},
+       1,
+       "optimizer.clip = 1e-46: is 0 in fp32, which would be no clipping; give 1e-37 or more, or "
+       "0 for no clipping"},
+      {{"optimizer.lr=1e20", "optimizer.weight_decay=1e20"},
+       1,
+       "optimizer.weight_decay = 1e+20: times optimizer.lr = 1e+20 is beyond fp32; give at most "
+       "1e+17"},
       {{"logging.profile_steps=2", "logging.profile_begin=100"},
        1,
        "logging.profile_begin = 100: the last step is 99, so no step would be profiled; give at "
