@@ -57,12 +57,15 @@ class Exchanger {
                 .b = tensors_.normal(config.train.dtype, n, n),
                 .c = tensors_.normal(config.train.dtype, n, n),
                 .trans_b = true};
+    tensors_.fill_all();
     // hazard: the data before another stream sends it
     compute_.sync();
   }
 
-  // The communicator from now on; its stream is this object's, so it goes before this.
+  // The communicator from now on; its stream is this object's, so it goes before this, and once
+  // that stream is drained.
   void use(Comm& comm) { comm_ = &comm; }
+  [[nodiscard]] Stream& stream() const { return ep_; }  // of the exchanges
 
   [[nodiscard]] std::int64_t largest() const { return largest_; }
   [[nodiscard]] std::int64_t row_bytes() const { return row_bytes_; }
@@ -122,6 +125,7 @@ class Exchanger {
   View send_, recv_;
   ops::Gemm product_;
   std::unique_ptr<Event> begin_, end_, started_;
+  DrainAtEnd drain_ep_{ep_}, drain_compute_{compute_};  // last: both use what is above
 };
 
 int times_to_last(double wanted_us, double one_us) {
@@ -193,6 +197,7 @@ AllToAllRows alltoall_rows(World& world, Device& device, const RunConfig& config
         options.box_bytes = static_cast<std::size_t>(rows_to_each(exchanger, size, world.size()) *
                                                      exchanger.row_bytes());
         const auto comm = world.make_comm(everyone, "bench", options);
+        const DrainAtEnd before_comm(exchanger.stream());
         exchanger.use(*comm);
         out.rows.push_back(measure_size(exchanger, size, world.size(), repeats));
         out.rows.back().group = fmt::format("all-to-all, {}", name_of(path));

@@ -21,6 +21,7 @@ Measured bench_attention(Device& device, Stream& stream, const RunConfig& config
                                    .shape = shape};
   const std::string group = fmt::format("{} heads, {} kv, head_dim {}, {} x {} tokens", d.heads,
                                         d.kv_heads, d.head_dim, d.sequences, d.seq_len);
+  tensors.fill_all();
   return measure(device, stream, d.dtype, repeats,
                  {candidate(group, "fwd", forward), candidate(group, "bwd", backward)});
 }

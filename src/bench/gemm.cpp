@@ -82,6 +82,7 @@ Measured bench_gemm(Device& device, Stream& stream, const RunConfig& config, int
   const std::int64_t chunk = std::clamp<std::int64_t>(config.train.loss_chunk_tokens, 1, d.tokens);
   products.forward("head chunk", chunk, d.vocab, d.hidden, DType::kF32);
   products.backward("head chunk", chunk, d.vocab, d.hidden);
+  tensors.fill_all();
   return measure(device, stream, d.dtype, repeats, products.take());
 }
 

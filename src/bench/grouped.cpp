@@ -114,6 +114,7 @@ Measured bench_grouped(Device& device, Stream& stream, const RunConfig& config, 
                  host_rows.emplace_back(counts.begin(), counts.end()));
   }
   for (Candidate& one : list) one.shape += fmt::format(", {} experts", d.local_experts);
+  tensors.fill_all();
   return measure(device, stream, d.dtype, repeats, list);
 }
 

@@ -107,6 +107,7 @@ Measured bench_layer(Device& device, Stream& stream, const RunConfig& config, in
     for (ListedOp& op : state.list(step.kind, step.phase, layer, step.grads))
       list.push_back(to_candidate(group, std::move(op)));
   }
+  state.fill_all();
   Measured measured = measure(device, stream, config.train.dtype, repeats, list);
   measured.rows = with_sums(measured.rows);
   return measured;

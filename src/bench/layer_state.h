@@ -22,8 +22,10 @@ class LayerState {
   // writes, those of the all-to-alls, hold random rows as a random router spreads them.
   LayerState(Device& device, Stream& stream, const RunConfig& config);
 
-  // The ops of a node's body, in order; to be run while this lives, bodies in the order of a step.
+  // The ops of a node's body, in order; to be run while this lives and after fill_all, bodies in
+  // the order of a step.
   std::vector<ListedOp> list(NodeKind kind, Phase phase, int layer, ExpertGrads grads);
+  void fill_all() { tensors_.fill_all(); }  // once everything is listed
 
   [[nodiscard]] const RunConfig& config() const { return config_; }  // of the small model
 

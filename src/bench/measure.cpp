@@ -110,6 +110,7 @@ Measured measure(Device& device, Stream& stream, DType dtype, int repeats,
   Tensors tensors(device, stream);
   const Candidate copy = copy_limit(device, tensors);
   const Candidate product = product_limit(device, dtype, tensors);
+  tensors.fill_all();
   std::vector<const Candidate*> all = {&copy, &product};
   for (const Candidate& one : candidates) all.push_back(&one);
 

@@ -9,6 +9,15 @@ constexpr std::uint64_t kSeed = 1234;
 
 }  // namespace
 
+void drain(Stream& stream) noexcept {
+  try {
+    // hazard: the stream's work before the memory it uses is freed
+    stream.sync();
+  } catch (...) {
+    // An error is on its way already, or whoever reads the results would have met this one.
+  }
+}
+
 Buffer& Tensors::bytes(std::size_t count) {
   buffers_.push_back(std::make_unique<Buffer>(device_.alloc(count, "benchmark data")));
   return *buffers_.back();
@@ -16,7 +25,12 @@ Buffer& Tensors::bytes(std::size_t count) {
 
 void Tensors::fill(View view, double scale) {
   if (view.size() == 0) return;
-  launch(stream_, ops::InitNormal{view, kSeed, next_++, 0, scale});
+  fills_.push_back(ops::InitNormal{view, kSeed, next_++, 0, scale});
+}
+
+void Tensors::fill_all() {
+  for (const ops::InitNormal& op : fills_) launch(stream_, op);
+  fills_.clear();
 }
 
 void Tensors::copy(View from, View to) {

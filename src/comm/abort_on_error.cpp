@@ -1,4 +1,5 @@
 #include <exception>
+#include <new>
 
 #include "tandem/comm/shared_error.h"
 #include "tandem/comm/world.h"
@@ -12,6 +13,9 @@ void abort_on_error(World& world, const std::function<void()>& body) {
     throw;  // the other ranks throw it too, some a little later
   } catch (const Error& error) {
     world.abort(error.code(), error.what());
+    throw;
+  } catch (const std::bad_alloc&) {
+    world.abort(ExitCode::kMemory, "out of host memory");
     throw;
   } catch (const std::exception& error) {
     world.abort(ExitCode::kInternal, error.what());

@@ -218,8 +218,7 @@ void add_optimizer(std::vector<Field>& all, OptimizerConfig& o) {
       "for a tenth of the run");
   add("beta1", &o.beta1, kDecay, "", "AdamW: decay of the mean gradient");
   add("beta2", &o.beta2, kDecay, "", "AdamW: decay of the mean squared gradient");
-  add("eps", &o.eps, kPositive, "",
-      "AdamW: added to the root of the mean squared gradient");
+  add("eps", &o.eps, kPositive, "", "AdamW: added to the root of the mean squared gradient");
   add("weight_decay", &o.weight_decay, kNotNegative, "",
       "AdamW: decoupled weight decay of matrices; norms are never decayed");
   add("decay_embeddings", &o.decay_embeddings, kAny, "", "Decay the embedding and the head too");

@@ -18,7 +18,8 @@ std::unique_ptr<Device> open_cuda(World& world, const TrainConfig& config, int v
 
 }  // namespace
 
-std::unique_ptr<Device> open_device(World& world, const TrainConfig& config, Log& log) {
+std::unique_ptr<Device> open_device(World& world, const TrainConfig& config, Log& log,
+                                    std::size_t host_memory_limit) {
   const int cores = std::max(1U, std::thread::hardware_concurrency());
   const int visible = config.device == DeviceChoice::kCpu ? 0 : visible_cuda_devices();
   const bool cuda = config.device == DeviceChoice::kCuda || visible > 0;
@@ -26,7 +27,7 @@ std::unique_ptr<Device> open_device(World& world, const TrainConfig& config, Log
       config.cpu_threads > 0 ? config.cpu_threads : std::max(1, cores / world.local_size());
   auto device = together(world, [&] {
     return cuda ? open_cuda(world, config, std::max(1, visible))
-                : make_cpu_device({.threads = threads});
+                : make_cpu_device({.threads = threads, .memory_limit = host_memory_limit});
   });
   if (world.rank() == 0)
     log.note("device   {}, {} rank(s) on {} core(s)", device->description(), world.size(), cores);

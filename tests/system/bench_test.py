@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 import subprocess
 import unittest
 
@@ -70,6 +71,36 @@ class Bench(JobTest):
         job = self.bench("attention", self.config, *ONE, "--json", self.path("no/such/folder.json"))
         self.require_end(job, 3, "cannot be written")
         self.assertNotIn("fwd", job.text())  # it is known before anything is measured
+
+    def test_what_does_not_fit_ends_with_6_and_one_message(self):
+        # Terabytes, which no system hands out, and most of what there is, which it would.
+        huge = ["model.hidden=1048576", "model.moe_ffn=67108864"]
+        with open("/proc/meminfo", encoding="ascii") as file:
+            free = next(int(line.split()[1]) << 10 for line in file if "MemAvailable" in line)
+        vocab = min(int(0.6 * free / (4 * 128)), 1 << 26)  # two matrices of 128 columns, fp32
+        for name, overrides in (("grouped", huge), ("layer", huge),
+                                ("attention", ["train.seq_len=536870912"]),
+                                ("gemm", [f"model.vocab={vocab}"])):
+            with self.subTest(bench=name, overrides=overrides):
+                job = self.bench(name, "train.device=cpu", *overrides)
+                self.require_end(job, 6, "out of memory")
+                self.assertEqual(job.text().count("error: "), 1, job.text())
+
+    @unittest.skipIf(SANITIZER, "sanitizers need address space of their own")
+    def test_memory_that_ends_at_any_moment_ends_with_6(self):
+        sizes = ["model.hidden=512", "model.moe_ffn=1024", "model.vocab=8192"]
+        environment = dict(ENVIRONMENT, OPENBLAS_NUM_THREADS="1")
+        for name in ("gemm", "grouped", "layer", "slice"):
+            codes = []
+            for limit in range(200 << 20, 600 << 20, 80 << 20):  # from what it needs to begin
+                done = subprocess.run(
+                    [TANDEM, "bench", name, self.config, *ONE, *sizes, "--repeats", "1"],
+                    capture_output=True, text=True, timeout=100, env=environment, check=False,
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+                codes.append(done.returncode)
+                with self.subTest(bench=name, limit=limit):
+                    self.assertIn(done.returncode, (0, 6), done.stderr)
+            self.assertIn(6, codes)
 
     def test_json_instead_of_the_tables(self):
         done = subprocess.run([TANDEM, "bench", "gemm", self.config, *ONE, "--json", "-"],

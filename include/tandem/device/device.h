@@ -126,7 +126,7 @@ class Device {
 
 struct CpuOptions {
   int threads = 1;               // workers that share the ops of one stream
-  std::size_t memory_limit = 0;  // bytes; 0 = none. For tests of exit code 6.
+  std::size_t memory_limit = 0;  // bytes it hands out; 0 = what the system gives
 };
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options);
 

@@ -34,8 +34,8 @@ class CpuDevice : public Device {
     const std::lock_guard lock(mutex_);
     if (memory_limit_ != 0 && (bytes > memory_limit_ || stats_.used > memory_limit_ - bytes)) {
       throw_error(ExitCode::kMemory,
-                  "out of memory: {} needs {} bytes, {} are in use and the limit is {}; raise the "
-                  "limit, use smaller micro-batches, or spread the model over more ranks",
+                  "out of memory: {} needs {} bytes, {} are in use and no more than {} may be; use "
+                  "smaller micro-batches, or spread the model over more ranks",
                   what, bytes, stats_.used, memory_limit_);
     }
     void* data = ::operator new(bytes, kAlignment, std::nothrow);
