@@ -10,4 +10,9 @@ std::string time_text(double us, double scale_us) {
   return fmt::format("{:.4g} \u00b5s", us);
 }
 
+std::string counted(std::int64_t count, std::string_view what) {
+  const char* ending = what.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : ending);
+}
+
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include "problems.h"
 #include "rules.h"
 #include "tandem/base/error.h"
+#include "tandem/base/units.h"
 #include "tandem/config/load.h"
 #include "values.h"
 
@@ -38,23 +39,40 @@ std::vector<std::string> range_violations(RunConfig config) {
 }
 
 void check_world(const RunConfig& config, const ParallelConfig& asked, int world,
-                 config::Violations& out) {
+                 const config::WayOut& way, config::Violations& out) {
   const ParallelConfig& p = config.parallel;
-  const int wanted = own_world(asked);
+  const std::string ways = config::either(way.start(), way.set());
+  const std::string way_out = ways.empty() ? "choose others" : ways;
+  const std::string ranks = counted(world, "rank");
   if (world % p.pp != 0)
-    out.add("parallel.pp", p.pp, fmt::format("does not divide the {} rank(s) of this run", world),
-            fmt::format("start {}{} ranks, as in mpirun -np {} or --ranks {}",
-                        asked.dp == 0 ? "a multiple of " : "", wanted, wanted, wanted));
+    out.add("parallel.pp", p.pp, fmt::format("does not divide the {} of this run", ranks), way_out);
   else if (asked.dp != 0 && std::int64_t{p.pp} * p.dp != world)
     out.add("parallel.dp", p.dp,
-            fmt::format("pp x dp = {} x {} is not the {} rank(s) of this run", p.pp, p.dp, world),
-            fmt::format("start {} ranks, or set parallel.dp={}", std::int64_t{p.pp} * p.dp,
-                        world / p.pp));
+            fmt::format("pp x dp = {} x {} is not the {} of this run", p.pp, p.dp, ranks), way_out);
 }
 
 // Where a dp comes from that the config leaves open.
 std::string origin_of_dp(const ParallelConfig& asked, int world) {
-  return asked.dp != 0 ? "" : fmt::format(" ({} ranks over parallel.pp = {})", world, asked.pp);
+  return asked.dp != 0
+             ? ""
+             : fmt::format(" ({} over parallel.pp = {})", counted(world, "rank"), asked.pp);
+}
+
+// The rules of how ranks, layers and batches divide.
+void check_divisions(const RunConfig& config, int ranks, const config::WayOut& way,
+                     config::Violations& out) {
+  const RunConfig filled = fill(config, ranks);
+  check_world(filled, config.parallel, ranks, way, out);
+  config::check_layout(filled, way, out);
+  if (dp_known(config.parallel, ranks))
+    config::check_batch(filled, origin_of_dp(config.parallel, ranks), way, out);
+}
+
+bool divisions_hold(const RunConfig& config, int world) {
+  if (!range_violations(config).empty()) return false;
+  config::Violations out;
+  check_divisions(config, world == 0 ? own_world(config.parallel) : world, {}, out);
+  return out.empty();
 }
 
 }  // namespace
@@ -81,12 +99,13 @@ std::vector<std::string> violations(const RunConfig& config, int world) {
   const int ranks = world == 0 ? own_world(config.parallel) : world;
   const RunConfig filled = fill(config, ranks);
   config::Violations out;
-  check_world(filled, config.parallel, ranks, out);
+  check_divisions(config, ranks,
+                  divisions_hold(config, world)
+                      ? config::WayOut{}
+                      : config::find_way_out(config, world, divisions_hold),
+                  out);
   config::check_model(filled, out);
   config::check_sizes(filled, out);
-  config::check_layout(filled, out);
-  if (dp_known(config.parallel, ranks))
-    config::check_batch(filled, origin_of_dp(config.parallel, ranks), out);
   config::check_training(filled, out);
   config::check_files(filled, out);
   return out.take();

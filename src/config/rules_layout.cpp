@@ -3,89 +3,89 @@
 #include <numeric>
 
 #include "rules.h"
+#include "tandem/base/units.h"
 
 namespace tandem::config {
 namespace {
 
+std::string or_else(const std::string& way, const std::string& without) {
+  return way.empty() ? without : way;
+}
+
 constexpr std::int64_t kMostSamples = std::numeric_limits<std::int32_t>::max();  // of an evaluation
 
-void check_partition(const RunConfig& config, Violations& out) {
+void check_partition(const RunConfig& config, const WayOut& way, Violations& out) {
   const ParallelConfig& p = config.parallel;
   const int stages = p.pp * p.vpp;
   const std::string shown = fmt::format("[{} entries]", p.partition.size());
   if (p.partition.size() != static_cast<std::size_t>(stages)) {
     out.add("parallel.partition", shown,
             fmt::format("needs pp x vpp = {} entries, one per virtual stage", stages),
-            fmt::format("give {} entries, or none for an even split", stages));
+            either(fmt::format("give {} entries", stages), way.set()));
     return;
   }
   const std::int64_t sum = std::accumulate(p.partition.begin(), p.partition.end(), std::int64_t{0});
   if (sum != config.model.layers)
     out.add("parallel.partition", shown,
             fmt::format("adds up to {} layers, but model.layers is {}", sum, config.model.layers),
-            "make the two equal");
+            either("make the two equal", way.set()));
 }
 
-void check_layers(const RunConfig& config, Violations& out) {
+void check_layers(const RunConfig& config, const WayOut& way, Violations& out) {
   const ParallelConfig& p = config.parallel;
   const int stages = p.pp * p.vpp;
   if (!p.partition.empty()) {
-    check_partition(config, out);
+    check_partition(config, way, out);
   } else if (p.spread == LayerSpread::kExact && config.model.layers % stages != 0) {
     const int above = (config.model.layers / stages + 1) * stages;
-    out.add("model.layers", config.model.layers,
-            fmt::format("does not divide over pp x vpp = {} virtual stages", stages),
-            fmt::format("set parallel.spread=spread, give parallel.partition, or take {} layers",
-                        above));
+    out.add(
+        "model.layers", config.model.layers,
+        fmt::format("does not divide over pp x vpp = {} virtual stages", stages),
+        way.settings.empty() || way.settings == "parallel.spread=spread"
+            ? fmt::format("set parallel.spread=spread, give parallel.partition, or take {} layers",
+                          above)
+            : way.set());
   }
 }
 
-void check_expert_ranks(const RunConfig& config, Violations& out) {
+void check_expert_ranks(const RunConfig& config, const WayOut& way, Violations& out) {
   const ParallelConfig& p = config.parallel;
   if (p.dp % p.ep != 0)
-    out.add("parallel.ep", p.ep,
-            fmt::format("does not divide the {} data-parallel ranks it is drawn from", p.dp),
-            fmt::format("give a divisor of {}, or run on a multiple of pp x ep = {} ranks", p.dp,
-                        std::int64_t{p.pp} * p.ep));
+    out.add(
+        "parallel.ep", p.ep,
+        fmt::format("does not divide the {} it is drawn from", counted(p.dp, "data-parallel rank")),
+        or_else(either(way.set(), way.start()), fmt::format("give a divisor of {}", p.dp)));
   if (config.model.experts == 0 && p.ep > 1)
     out.add("parallel.ep", p.ep, "there are no experts to share, as model.experts is 0",
-            "set parallel.ep=1");
+            or_else(way.set(), "set parallel.ep=1"));
   if (config.model.experts > 0 && config.model.experts % p.ep != 0)
     out.add("parallel.ep", p.ep,
             fmt::format("does not divide model.experts = {}", config.model.experts),
-            fmt::format("give a divisor of {}", config.model.experts));
+            or_else(way.set(), fmt::format("give a divisor of {}", config.model.experts)));
 }
 
-void check_group(const RunConfig& config, std::int64_t microbatches, Violations& out) {
+void check_group(const RunConfig& config, std::int64_t microbatches, const WayOut& way,
+                 Violations& out) {
   const ParallelConfig& p = config.parallel;
   const std::int64_t group = p.microbatch_group;
-  const std::int64_t needed =
-      std::int64_t{config.train.micro_batch} * p.dp * std::max<std::int64_t>(p.pp, group);
   if (group < p.pp) {
     out.add("parallel.microbatch_group", group,
             fmt::format("below parallel.pp = {}, the interleaved pipeline would starve", p.pp),
-            fmt::format("give at least {}, or 0", p.pp));
+            or_else(way.set(), fmt::format("give at least {}, or 0", p.pp)));
   } else if (group > microbatches) {
     out.add("parallel.microbatch_group", group,
-            fmt::format("more than the {} micro-batches of a step", microbatches),
-            fmt::format("raise train.global_batch to {} or more, or set parallel.vpp=1", needed));
+            fmt::format("more than the {} of a step", counted(microbatches, "micro-batch")),
+            or_else(way.set(), "raise train.global_batch, or set parallel.vpp=1"));
   } else if (const std::int64_t rest = microbatches % group; rest != 0 && rest < p.pp) {
     out.add(
         "parallel.microbatch_group", group,
         fmt::format(
             "leaves a last group of {} of the {} micro-batches, fewer than parallel.pp = {}", rest,
             microbatches, p.pp),
-        fmt::format("choose train.global_batch so that the last group is empty or has at least {}",
-                    p.pp));
+        or_else(way.set(), fmt::format("choose train.global_batch so that the last group is empty "
+                                       "or has at least {}",
+                                       p.pp)));
   }
-}
-
-// Every rank holds the programs of all stages for a whole step: some 2 KB for each layer and each
-// chunk of a micro-batch.
-constexpr std::int64_t kMostWork = 1 << 19;
-
-std::int64_t most_microbatches(std::int64_t layers, std::int64_t chunks) {
-  return std::max<std::int64_t>(1, kMostWork / (layers + chunks));
 }
 
 // A batch of at most `most` micro-batches that check_group() accepts too.
@@ -103,7 +103,8 @@ std::string way_to_fewer(const ParallelConfig& p, int layers, std::int64_t most,
                      accepted * sequences);
 }
 
-void check_programs(const RunConfig& config, std::int64_t microbatches, Violations& out) {
+void check_programs(const RunConfig& config, std::int64_t microbatches, const WayOut& way,
+                    Violations& out) {
   const ParallelConfig& p = config.parallel;
   const std::int64_t most = most_microbatches(config.model.layers, std::int64_t{p.pp} * p.vpp);
   const std::int64_t sequences = std::int64_t{config.train.micro_batch} * config.parallel.dp;
@@ -112,7 +113,9 @@ void check_programs(const RunConfig& config, std::int64_t microbatches, Violatio
             fmt::format("makes {} micro-batches a step, and the programs of more than {} are too "
                         "large to hold",
                         microbatches, most),
-            way_to_fewer(p, config.model.layers, most, sequences));
+            way.settings.empty() || way.settings.starts_with("train.global_batch=")
+                ? way_to_fewer(p, config.model.layers, most, sequences)
+                : way.set());
   const std::int64_t most_eval =
       std::max<std::int64_t>(1, std::min(most, kMostSamples / sequences));
   if (config.train.eval_batches > most_eval)
@@ -123,33 +126,34 @@ void check_programs(const RunConfig& config, std::int64_t microbatches, Violatio
 
 }  // namespace
 
-void check_layout(const RunConfig& config, Violations& out) {
+void check_layout(const RunConfig& config, const WayOut& way, Violations& out) {
   const ParallelConfig& p = config.parallel;
   if (p.vpp > 1 && p.pp == 1)
     out.add("parallel.vpp", p.vpp, "interleaving needs more than one pipeline stage",
-            "set parallel.vpp=1, or parallel.pp to 2 or more");
-  check_layers(config, out);
-  check_expert_ranks(config, out);
+            or_else(way.set(), "set parallel.vpp=1"));
+  check_layers(config, way, out);
+  check_expert_ranks(config, way, out);
   if (config.model.aux_loss == AuxLossKind::kPooled && config.model.experts > 0 &&
       config.model.aux_loss_coef > 0 && p.pp > 1)
     out.add("model.aux_loss", "pooled",
             fmt::format("pools over all layers, but they lie on parallel.pp = {} stages", p.pp),
-            "set model.aux_loss=per_layer, or parallel.pp=1");
+            either("set model.aux_loss=per_layer", way.set()));
 }
 
-void check_batch(const RunConfig& config, const std::string& dp_origin, Violations& out) {
+void check_batch(const RunConfig& config, const std::string& dp_origin, const WayOut& way,
+                 Violations& out) {
   const std::int64_t sequences = std::int64_t{config.train.micro_batch} * config.parallel.dp;
   if (config.train.global_batch % sequences != 0) {
     const std::int64_t above = (config.train.global_batch / sequences + 1) * sequences;
     out.add("train.global_batch", config.train.global_batch,
             fmt::format("not a multiple of train.micro_batch x parallel.dp = {} x {}{}",
                         config.train.micro_batch, config.parallel.dp, dp_origin),
-            fmt::format("give {}", above));
+            or_else(way.set(), fmt::format("give {}", above)));
     return;
   }
-  check_programs(config, config.train.global_batch / sequences, out);
+  check_programs(config, config.train.global_batch / sequences, way, out);
   if (config.parallel.vpp > 1 && config.parallel.pp > 1) {
-    check_group(config, config.train.global_batch / sequences, out);
+    check_group(config, config.train.global_batch / sequences, way, out);
   }
 }
 

@@ -23,35 +23,33 @@ TEST_CASE("each rule of layout and batch fires alone, with key, value, rule and 
        "matrix; make it smaller"},
       {{"parallel.pp=2"},
        3,
-       "parallel.pp = 2: does not divide the 3 rank(s) of this run; start a multiple of 2 ranks, "
-       "as in "
-       "mpirun -np 2 or --ranks 2"},
+       "parallel.pp = 2: does not divide the 3 ranks of this run; start 2 ranks (mpirun -np 2, or "
+       "--ranks 2), or set parallel.pp=1 "
+       "train.global_batch=9"},
       // What would follow from a dp that nobody knows is not said.
       {{"parallel.pp=2", "parallel.ep=4", "train.global_batch=7"},
        3,
-       "parallel.pp = 2: does not divide the 3 rank(s) of this run; start a multiple of 8 ranks, "
-       "as in mpirun -np 8 or --ranks 8"},
+       "parallel.pp = 2: does not divide the 3 ranks of this run; set parallel.pp=1 parallel.ep=1 "
+       "train.global_batch=9"},
       {{"parallel.pp=2", "parallel.dp=3", "train.global_batch=9"},
        3,
-       "parallel.pp = 2: does not divide the 3 rank(s) of this run; start 6 ranks, as in mpirun "
-       "-np 6 or --ranks 6"},
+       "parallel.pp = 2: does not divide the 3 ranks of this run; start 6 ranks (mpirun -np 6, "
+       "or --ranks 6), or set parallel.pp=1"},
       {{"parallel.pp=4096", "parallel.vpp=2", "parallel.spread=spread", "train.global_batch=4096"},
        4096,
        "train.global_batch = 4096: makes 4096 micro-batches a step, and the programs of more than "
-       "63 are too large to hold; parallel.vpp = 2 needs 4096 of them: lower parallel.pp, or set "
-       "parallel.vpp=1 and give at most 127"},
+       "63 are too large to hold; set parallel.vpp=1 train.global_batch=127"},
       {{"parallel.pp=8", "parallel.vpp=1024", "parallel.spread=spread", "train.global_batch=64"},
        8,
        "train.global_batch = 64: makes 64 micro-batches a step, and the programs of more than 63 "
        "are too large to hold; give at most 56, or raise train.micro_batch or parallel.dp"},
       {{"parallel.dp=4"},
        2,
-       "parallel.dp = 4: pp x dp = 1 x 4 is not the 2 rank(s) of this run; start 4 ranks, or set "
-       "parallel.dp=2"},
+       "parallel.dp = 4: pp x dp = 1 x 4 is not the 2 ranks of this run; start 4 ranks (mpirun -np "
+       "4, or --ranks 4), or set parallel.dp=2"},
       {{"parallel.vpp=2"},
        1,
-       "parallel.vpp = 2: interleaving needs more than one pipeline stage; set parallel.vpp=1, or "
-       "parallel.pp to 2 or more"},
+       "parallel.vpp = 2: interleaving needs more than one pipeline stage; set parallel.vpp=1"},
       {{"model.layers=5", "parallel.pp=2"},
        2,
        "model.layers = 5: does not divide over pp x vpp = 2 virtual stages; set "
@@ -60,53 +58,47 @@ TEST_CASE("each rule of layout and batch fires alone, with key, value, rule and 
       {{"parallel.pp=2", "parallel.partition=[2,1,1]"},
        2,
        "parallel.partition = [3 entries]: needs pp x vpp = 2 entries, one per virtual stage; give "
-       "2 "
-       "entries, or none for an even split"},
+       "2 entries, or set parallel.partition=[]"},
       {{"parallel.pp=2", "parallel.partition=[2,1]"},
        2,
        "parallel.partition = [2 entries]: adds up to 3 layers, but model.layers is 4; make the two "
-       "equal"},
+       "equal, or set parallel.partition=[]"},
       {{"parallel.pp=2", "parallel.partition=[10000,10000]"},
        2,
        "parallel.partition = [2 entries]: adds up to 20000 layers, but model.layers is 4; "
-       "make the "
-       "two equal"},
+       "make the two equal, or set parallel.partition=[]"},
       {{"parallel.ep=2"},
        1,
-       "parallel.ep = 2: does not divide the 1 data-parallel ranks it is drawn from; give a "
-       "divisor of 1, "
-       "or run on a multiple of pp x ep = 2 ranks"},
+       "parallel.ep = 2: does not divide the 1 data-parallel rank it is drawn from; set "
+       "parallel.ep=1, or start 2 ranks (mpirun -np 2, or --ranks 2)"},
       {{"parallel.dp=2", "parallel.ep=4"},
        0,
-       "parallel.ep = 4: does not divide the 2 data-parallel ranks it is drawn from; give a "
-       "divisor of 2, "
-       "or run on a multiple of pp x ep = 4 ranks"},
+       "parallel.ep = 4: does not divide the 2 data-parallel ranks it is drawn from; set "
+       "parallel.ep=2"},
       {{"model.experts=0", "parallel.ep=2"},
        2,
        "parallel.ep = 2: there are no experts to share, as model.experts is 0; set parallel.ep=1"},
       {{"parallel.ep=3", "train.global_batch=9"},
        3,
-       "parallel.ep = 3: does not divide model.experts = 8; give a divisor of 8"},
+       "parallel.ep = 3: does not divide model.experts = 8; set parallel.ep=1"},
       {{"train.micro_batch=3"},
        2,
        "train.global_batch = 8: not a multiple of train.micro_batch x parallel.dp = 3 x 2 (2 ranks "
-       "over parallel.pp = 1); give "
-       "12"},
+       "over parallel.pp = 1); set "
+       "train.global_batch=12"},
       {{"parallel.pp=2", "parallel.vpp=2", "parallel.microbatch_group=1"},
        2,
        "parallel.microbatch_group = 1: below parallel.pp = 2, the interleaved pipeline would "
-       "starve; give "
-       "at least 2, or 0"},
+       "starve; set "
+       "parallel.microbatch_group=0"},
       {{"parallel.pp=2", "parallel.vpp=2", "train.global_batch=1"},
        2,
-       "parallel.microbatch_group = 2: more than the 1 micro-batches of a step; raise "
-       "train.global_batch "
-       "to 2 or more, or set parallel.vpp=1"},
+       "parallel.microbatch_group = 2: more than the 1 micro-batch of a step; set "
+       "train.global_batch=2"},
       {{"parallel.pp=2", "parallel.vpp=2", "parallel.microbatch_group=3", "train.global_batch=7"},
        2,
        "parallel.microbatch_group = 3: leaves a last group of 1 of the 7 micro-batches, fewer than "
-       "parallel.pp = 2; choose train.global_batch so that the last group is empty or has at least "
-       "2"},
+       "parallel.pp = 2; set train.global_batch=8"},
       {{"train.global_batch=1073741824"},
        1,
        "train.global_batch = 1073741824: makes 1073741824 micro-batches a step, and the programs "

@@ -48,7 +48,7 @@ TEST_CASE("each rule fires alone, with key, value, rule and way out") {
        2,
        "model.aux_loss = pooled: pools over all layers, but they lie on parallel.pp = 2 stages; "
        "set "
-       "model.aux_loss=per_layer, or parallel.pp=1"},
+       "model.aux_loss=per_layer, or set parallel.pp=1"},
       {{"optimizer.loss_scale=100"},
        1,
        "optimizer.loss_scale = 100: not a power of two, so that scaling would round; give 64 or "
