@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tandem::config {
 
@@ -14,7 +15,9 @@ struct ForeignKey {
   std::string_view note;    // what is different; may be "" beside `ours`
 };
 
-std::span<const ForeignKey> foreign_keys();
+std::span<const ForeignKey> foreign_model_keys();
+std::span<const ForeignKey> foreign_run_keys();
+std::vector<ForeignKey> foreign_keys();  // both
 
 // "here it is model.layers", "always on here", "not supported: ...", or "" for a name that is not
 // in the table. Dashes count as underscores.

@@ -1,5 +1,6 @@
 #include "tandem/config/load.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -44,9 +45,11 @@ class Loader {
     const std::size_t equals = text.find('=');
     const std::size_t dot = text.find('.');
     if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
-      problems_.push_back(
-          fmt::format("{}\"{}\": not of the form section.key=value, as in train.steps=50", source,
-                      excerpt(text)));
+      const bool has_name = equals > 0 && equals != std::string::npos && dot > equals;
+      const std::string hint = has_name ? key_hint(text.substr(0, equals)) : "";
+      problems_.push_back(fmt::format("{}\"{}\": not of the form section.key=value{}", source,
+                                      excerpt(text),
+                                      hint.empty() ? ", as in train.steps=50" : "; " + hint));
       return;
     }
     const std::string section = text.substr(0, dot);
@@ -60,7 +63,7 @@ class Loader {
     }
   }
 
-  RunConfig finish() {
+  RunConfig finish(std::vector<std::string>* warnings) {
     // The preset replaces defaults, so it comes before every key that is set explicitly.
     apply_if([](const Field& f) { return f.name() == "model.preset"; });
     if (!config_.model.preset.empty()) {
@@ -70,8 +73,10 @@ class Loader {
         problems_.push_back(error.what());
       }
     }
+    RunConfig preset = config_;
     apply_if([](const Field& f) { return f.name() != "model.preset"; });
     config::throw_if_any(problems_, origin_);
+    tell_overridden_preset(preset, warnings);
     return std::move(config_);
   }
 
@@ -95,8 +100,10 @@ class Loader {
       if (f.section == section) return true;
       if (names.empty() || names.back() != f.section) names.push_back(f.section);
     }
+    const std::string_view nearest = nearest_name(section, names);
+    const std::string hint = nearest.empty() ? key_hint(section) : "";
     problems_.push_back(fmt::format("{}{}: unknown section{}", source, excerpt(section),
-                                    did_you_mean(nearest_name(section, names))));
+                                    hint.empty() ? did_you_mean(nearest) : "; " + hint));
     return false;
   }
 
@@ -130,6 +137,42 @@ class Loader {
     return name.empty() ? "; docs/CONFIG.md lists all" : fmt::format("; did you mean {}?", name);
   }
 
+  // Who names a preset on the command line expects that model, whatever the file says.
+  void tell_overridden_preset(RunConfig& preset, std::vector<std::string>* warnings) const {
+    const Assignment* last = nullptr;
+    for (const Assignment& a : assignments_)
+      if (a.field->name() == "model.preset") last = &a;
+    if (warnings == nullptr || last == nullptr || last->source.empty()) return;
+    const std::vector<Field> unset = config::fields(preset);
+    std::string keys;
+    int count = 0;
+    for (const Assignment& a : assignments_) {
+      const bool of_file = a.source.empty() && a.field->section == "model" && !overridden(a);
+      const auto at = static_cast<std::size_t>(a.field - fields_.data());
+      if (!of_file || a.field == last->field || text_of(*a.field) == text_of(unset[at])) continue;
+      keys += fmt::format("{}{}", keys.empty() ? "" : ", ", a.field->key);
+      ++count;
+    }
+    if (count > 0)
+      warnings->push_back(fmt::format(
+          "model.preset={}: {} of its values {} overridden by {}: {}; leave {} out of the file to "
+          "have the preset's",
+          config_.model.preset, count, count == 1 ? "is" : "are", origin_, keys,
+          count == 1 ? "it" : "them"));
+  }
+
+  [[nodiscard]] bool overridden(const Assignment& of_file) const {
+    return std::any_of(assignments_.begin(), assignments_.end(), [&](const Assignment& a) {
+      return a.field == of_file.field && !a.source.empty();
+    });
+  }
+
+  static std::string text_of(const Field& field) {
+    JsonWriter writer;
+    write_value(writer, field);
+    return writer.str();
+  }
+
   template <class Wanted>
   void apply_if(Wanted wanted) {
     for (const Assignment& a : assignments_) {
@@ -154,6 +197,11 @@ std::string read_file(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored))
     throw_error(ExitCode::kUsage, "{}: a folder, not a config file", path);
   std::ifstream file(path, std::ios::binary);
+  if (!file && path.find('=') != std::string::npos)
+    throw_error(ExitCode::kUsage,
+                "{0}: an override where the config file belongs; the file comes first, as in "
+                "configs/smoke.json {0}",
+                excerpt(path));
   if (!file)
     throw_error(ExitCode::kUsage, "{}: cannot open the config file ({}); check the path", path,
                 std::strerror(errno));
@@ -167,15 +215,35 @@ std::string read_file(const std::string& path) {
 }  // namespace
 
 RunConfig parse_config(const std::string& json_text, const std::string& origin,
-                       const std::vector<std::string>& overrides) {
+                       const std::vector<std::string>& overrides,
+                       std::vector<std::string>* warnings) {
   Loader loader(origin);
   loader.read_text(json_text);
   for (const std::string& text : overrides) loader.read_override(text);
-  return loader.finish();
+  return loader.finish(warnings);
 }
 
-RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_config(path.empty() ? "{}" : read_file(path), config_origin(path), overrides);
+RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
+                      std::vector<std::string>* warnings) {
+  return parse_config(path.empty() ? "{}" : read_file(path), config_origin(path), overrides,
+                      warnings);
+}
+
+std::string key_hint(const std::string& name) {
+  std::string wanted = name;
+  std::replace(wanted.begin(), wanted.end(), '-', '_');
+  RunConfig defaults;
+  const std::vector<Field> fields = config::fields(defaults);
+  const auto named = [&](std::string_view key) {
+    const auto at = std::find_if(fields.begin(), fields.end(),
+                                 [&](const Field& field) { return field.key == key; });
+    return at == fields.end() ? "" : fmt::format("did you mean {}?", at->name());
+  };
+  if (std::string exact = named(wanted); !exact.empty()) return exact;
+  if (std::string foreign = config::foreign_hint(wanted); !foreign.empty()) return foreign;
+  std::vector<std::string_view> keys;
+  for (const Field& field : fields) keys.push_back(field.key);
+  return named(nearest_name(wanted, keys));
 }
 
 std::string config_origin(const std::string& path) {

@@ -15,8 +15,12 @@
 namespace tandem {
 namespace {
 
-RunConfig bench_config(bench::Kind kind, const ConfigArgs& args, int ranks) {
-  RunConfig config = load_config(args.path, args.overrides);
+RunConfig bench_config(bench::Kind kind, const ConfigArgs& args, const World& world, Log& log) {
+  std::vector<std::string> warnings;
+  const int ranks = world.size();
+  RunConfig config = load_config(args.path, args.overrides, &warnings);
+  if (world.rank() == 0)
+    for (const std::string& line : warnings) log.warn("{}", line);
   if (kind == bench::Kind::kAllToAll) {  // any number of ranks; the model's layout does not matter
     config.parallel = ParallelConfig{};
     config.parallel.dp = ranks;
@@ -41,10 +45,7 @@ ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const 
 
 int run_bench(BenchArgs args) {
   const bench::Kind kind = bench::kind_from_name(args.name);
-  if (args.config.path.find('=') != std::string::npos) {  // an override without a file before it
-    args.config.overrides.insert(args.config.overrides.begin(), args.config.path);
-    args.config.path.clear();
-  }
+  take_override_without_file(args.config);
   require_other_file("--json", args.json, args.config.path);
   if (!args.json.empty() && !instead_of_tables(args.json)) require_writable(args.json);
   require_one_kind_of_ranks(args.config);
@@ -57,7 +58,7 @@ int run_bench(BenchArgs args) {
   return static_cast<int>(on_ranks(mpi.get(), ranks, [&](World& world) {
     Log log(world.rank(), false);
     if (instead_of_tables(args.json)) log.notes_to_stderr();
-    const auto load = [&] { return bench_config(kind, args.config, world.size()); };
+    const auto load = [&] { return bench_config(kind, args.config, world, log); };
     return with_config(world, log, load, [&](const RunConfig& config) {
       return bench_one(world, kind, args, config, log, guard);
     });

@@ -54,8 +54,12 @@ struct BenchArgs {
   std::string command;  // as typed
 };
 
-// The config planned for args.ranks ranks; without --ranks for the size it names itself.
-RunConfig planned_config(const ConfigArgs& args);
+// An override where the file belongs is one of the defaults.
+void take_override_without_file(ConfigArgs& args);
+
+// The config planned for args.ranks ranks; without --ranks for the size it names itself. Needs no
+// file.
+RunConfig planned_config(ConfigArgs args);
 
 int run_train(const ConfigArgs& args);
 int run_plan(const ReportArgs& args);

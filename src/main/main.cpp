@@ -18,6 +18,7 @@
 #include "tandem/base/error.h"
 #include "tandem/base/json.h"
 #include "tandem/base/nearest.h"
+#include "tandem/config/load.h"
 #include "version.h"
 
 namespace {
@@ -110,6 +111,28 @@ void require_known_command(CLI::App& app, const std::vector<const char*>& words)
                       near.empty() ? "" : fmt::format(" (did you mean {}?)", near));
 }
 
+// What was meant by an option that does not exist, with what goes before it; "" if it is like none.
+std::string option_hint(const CLI::App& asked, const std::string& typed) {
+  const std::size_t begin = std::min(typed.find_first_not_of('-'), typed.size());
+  const std::string name = typed.substr(begin, typed.find('=') - begin);
+  const bool has_config = asked.get_option_no_throw("CONFIG") != nullptr;
+  if (has_config && (name == "config" || name == "c" || name == "config-file"))
+    return fmt::format("; the config file goes without one, as in tandem {} FILE",
+                       asked.get_name());
+  std::vector<std::string_view> names;
+  for (const CLI::Option* option : asked.get_options())
+    for (const std::string& known : option->get_lnames()) names.push_back(known);
+  const bool has_ranks = std::find(names.begin(), names.end(), "ranks") != names.end();
+  if (has_ranks && (name == "np" || name == "n" || name.starts_with("nproc")))
+    return "; give --ranks N, or start with mpirun -np N before tandem";
+  const std::string_view near = tandem::nearest_name(name, names);
+  if (!near.empty()) return fmt::format(" (did you mean --{}?)", near);
+  if (asked.get_option_no_throw("OVERRIDE") == nullptr) return "";
+  const std::string hint = tandem::key_hint(name);
+  return fmt::format("{}{}; keys of the config go as section.key=value, as in model.layers=4",
+                     hint.empty() ? "" : "; ", hint);
+}
+
 // CLI11's complaint in the form of all errors, with the way out.
 [[noreturn]] void throw_usage(const CLI::App& app, const CLI::ParseError& error) {
   const auto commands = app.get_subcommands();
@@ -118,9 +141,7 @@ void require_known_command(CLI::App& app, const std::vector<const char*>& words)
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::vector<std::string> extras = app.remaining(true);
     if (!extras.empty() && extras[0].starts_with('-'))
-      what = "there is no option " + tandem::excerpt(extras[0]);
-    if (asked.get_option_no_throw("OVERRIDE") != nullptr)
-      what += "; keys of the config go as section.key=value, as in model.layers=4";
+      what = "there is no option " + tandem::excerpt(extras[0]) + option_hint(asked, extras[0]);
   }
   tandem::throw_error(tandem::ExitCode::kUsage, "{}; tandem {}--help lists the options", what,
                       commands.empty() ? "" : asked.get_name() + " ");
@@ -129,7 +150,8 @@ void require_known_command(CLI::App& app, const std::vector<const char*>& words)
 int dispatch(int argc, char** argv) {
   CLI::App app{
       "Tandem pre-trains mixture-of-experts language models.\n"
-      "Example: mpirun -np 4 tandem train configs/demo.json train.steps=50"};
+      "Example: mpirun -np 4 --bind-to none tandem train configs/demo.json train.steps=50\n"
+      "(without --bind-to none mpirun binds each rank to one core)"};
   app.require_subcommand(1);
   app.set_version_flag("--version", fmt::format("tandem {}", tandem::kVersion));
   app.footer(

@@ -78,9 +78,12 @@ int run_train(const ConfigArgs& args) {
     return static_cast<int>(on_ranks(mpi.get(), std::max(1, args.ranks), [&](World& world) {
       Log log(world.rank(), false);
       const auto load = [&] {
-        RunConfig config = resolve(load_config(args.path, args.overrides), world.size(),
+        std::vector<std::string> warnings;
+        RunConfig config = resolve(load_config(args.path, args.overrides, &warnings), world.size(),
                                    config_origin(args.path));
         require_outputs_apart(config, args.path, world.rank());
+        if (world.rank() == 0)
+          for (const std::string& line : warnings) log.warn("{}", line);
         return config;
       };
       return with_config(world, log, load, [&](const RunConfig& config) {

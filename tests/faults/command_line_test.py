@@ -111,7 +111,7 @@ class CommandLine(JobTest):
                 self.assertEqual(tandem(command, config, *silent).stderr, "")
         self.refused(2, r"parallel.dp = 1 x 131072 \(262144 ranks over parallel.pp = 2\)", "check",
                      self.config, "--ranks", "262144")
-        self.refused(2, "start a multiple of 4 ranks, as in mpirun -np 4 or --ranks 4", "plan",
+        self.refused(2, r"start 4 ranks \(mpirun -np 4, or --ranks 4\), or set parallel.pp=1 ", "plan",
                      self.config, "--ranks", "3")
 
     def test_a_trace_with_impossible_times(self):
@@ -160,17 +160,49 @@ class CommandLine(JobTest):
 
     def test_complaints_about_options_look_like_all_others(self):
         for command in ("train", "plan"):
-            self.refused(2, r"^error: there is no option --num-layers; keys of the config go as "
-                            rf"section[.]key=value, as in model[.]layers=4; tandem {command} --help "
-                            r"lists the options\n$", command, self.config, "--num-layers", "4")
+            self.refused(2, r"^error: there is no option --num-layers; here it is model[.]layers; "
+                            r"keys of the config go as section[.]key=value, as in "
+                            rf"model[.]layers=4; tandem {command} --help lists the options\n$",
+                         command, self.config, "--num-layers", "4")
         self.refused(2, r"^error: --ranks: 0 is outside \[1, 262144\]; tandem plan --help lists the "
                         r"options\n$", "plan", self.config, "--ranks", "0")
-        self.refused(2, "^error: there is no option --svgs; tandem trace --help", "trace", "t.json",
-                     "--svgs", "a.svg")
+        self.refused(2, "^error: there is no option --svgs .did you mean --svg[?].; tandem trace "
+                        "--help", "trace", "t.json", "--svgs", "a.svg")
         self.refused(2, "^error: .*tandem train --help lists", "train")
         self.refused(2, "^error: .*tandem --help lists", "--nonsense")
         self.refused(2, "^error: --gb-per-s: nan is no number in", "schedule", self.config,
                      "--gb-per-s", "nan")
+
+    def test_an_option_that_does_not_exist_leads_to_what_was_meant(self):
+        for typed, meant in (
+                (("train", self.config, "--rank", "4"), "--rank .did you mean --ranks[?].;"),
+                (("schedule", self.config, "--tflop=3"), "--tflop=3 .did you mean --tflops[?].;"),
+                (("bench", "gemm", "--repeat", "3"), "--repeat .did you mean --repeats[?].;"),
+                (("train", self.config, "-np", "4"), "-np; give --ranks N, or start with mpirun "
+                                                     "-np N before tandem;"),
+                (("plan", "--config", self.config), "--config; the config file goes without one, "
+                                                    "as in tandem plan FILE;"),
+                (("train", self.config, "--steps=5"), "did you mean train[.]steps[?];"),
+                (("train", self.config, "--micro-batch-size=5"),
+                 "here it is train[.]micro_batch;")):
+            self.refused(2, "^error: there is no option .*" + meant, *typed)
+        self.refused(2, "steps=5.*did you mean train[.]steps[?]", "plan", self.config, "steps=5")
+
+    def test_a_preset_is_told_where_the_file_wins(self):
+        line = ("warning: model.preset=mixtral-8x7b: 8 of its values are overridden by .*: layers, "
+                "hidden.*; leave them out of the file")
+        planned = tandem("plan", self.config, "model.preset=mixtral-8x7b")
+        self.assertEqual(planned.returncode, 0)
+        self.assertRegex(planned.stderr, "^" + line)
+        job = self.threads("train.steps=1", "model.preset=mixtral-8x7b")
+        self.require_end(job, 0, line)
+
+    def test_a_preset_needs_no_file(self):
+        done = tandem("plan", "model.preset=mixtral-8x7b", "--ranks", "8", "parallel.ep=8")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("46.7 B total", done.stdout)
+        self.refused(2, "train.steps=5: an override where the config file belongs; the file comes "
+                        "first", "train", "train.steps=5")
 
     def test_keys_that_change_nothing_are_told(self):
         job = self.threads("train.steps=3", "train.comm=nccl", "optimizer.loss_scale=1024")

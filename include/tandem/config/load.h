@@ -12,12 +12,20 @@ namespace tandem {
 // the preset: keys the file or an override sets win over the preset, the preset over defaults.
 // Unknown or duplicate keys, wrong types and out-of-range numbers are collected; if there are any,
 // throws Error(kUsage) that lists all of them, each with the key, the value, the rule, and the
-// nearest known name for an unknown key.
-RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+// nearest known name for an unknown key. `warnings`, if not null, gets a line where a preset of the
+// command line yields to values of the file.
+RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
+                      std::vector<std::string>* warnings = nullptr);
 
 // The same from JSON text; `origin` names it in messages.
 RunConfig parse_config(const std::string& json_text, const std::string& origin,
-                       const std::vector<std::string>& overrides);
+                       const std::vector<std::string>& overrides,
+                       std::vector<std::string>* warnings = nullptr);
+
+// What a key without its section most likely means: "did you mean train.steps?" for "steps" and
+// "step", "here it is model.layers" for "num_layers", which another trainer has; "" for what is
+// like nothing. Dashes count as underscores.
+std::string key_hint(const std::string& name);
 
 // Complete JSON of a config: parse_config(to_json(c)) == c. Written into checkpoints.
 std::string to_json(const RunConfig& config);
@@ -35,8 +43,8 @@ std::vector<std::string> violations(const RunConfig& config, int world);
 
 // Fills dp and microbatch_group for `world` ranks, then checks every rule.
 // Throws Error(kUsage) listing all violations after `origin`, the file's name. world = 0: the size
-// the config itself names (pp * dp, with dp = ep where dp is 0), as `tandem plan` and `tandem check`
-// use it.
+// the config itself names (pp * dp, with dp = ep where dp is 0), as `tandem plan` and `tandem
+// check` use it.
 RunConfig resolve(RunConfig config, int world, const std::string& origin = "config");
 
 }  // namespace tandem

@@ -50,6 +50,35 @@ TEST_CASE("a name of another trainer is told with ours, or why there is none") {
              Contains("; not supported: there are no shared experts"));
 }
 
+TEST_CASE("names that people bring are known") {
+  for (const char* name : {"moe_router_dtype",
+                           "multi_latent_attention",
+                           "mtp_num_layers",
+                           "lr_warmup_fraction",
+                           "transformer_impl",
+                           "attention_backend",
+                           "num_workers",
+                           "log_throughput",
+                           "manual_gc",
+                           "fp8",
+                           "n_group",
+                           "output_router_logits",
+                           "warmup_ratio",
+                           "scoring_func",
+                           "q_lora_rank",
+                           "routed_scaling_factor",
+                           "num_nextn_predict_layers",
+                           "moe_router_num_groups",
+                           "async_save",
+                           "dataloader_num_workers",
+                           "report_to",
+                           "eval_strategy",
+                           "cross_entropy_loss_fusion"}) {
+    INFO(name);
+    CHECK_FALSE(config::foreign_hint(name).empty());
+  }
+}
+
 TEST_CASE("every entry of the table of foreign names leads somewhere") {
   const std::set<std::string> keys = our_keys(true), names = our_keys(false);
   std::set<std::string_view> seen;

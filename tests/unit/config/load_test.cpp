@@ -141,6 +141,38 @@ TEST_CASE("a preset replaces defaults and yields to explicit keys") {
   CHECK(parse_config(qwen, "t", {"model.preset="}).model == ModelConfig{});
 }
 
+TEST_CASE("a preset of the command line that yields to the file says which of its values do") {
+  const auto warned = [](const char* json, const Overrides& overrides) {
+    std::vector<std::string> lines;
+    static_cast<void>(parse_config(json, "a.json", overrides, &lines));
+    return lines;
+  };
+  const char* file = R"({"model": {"layers": 2, "hidden": 64, "experts": 8, "topk": 4}})";
+  CHECK(warned(file, {"model.preset=mixtral-8x7b", "model.topk=4"}) ==
+        std::vector<std::string>{
+            "model.preset=mixtral-8x7b: 2 of its values are overridden by a.json: layers, hidden; "
+            "leave them out of the file to have the preset's"});
+  CHECK(warned(R"({"model": {"layers": 2}})", {"model.preset=mixtral-8x7b"}) ==
+        std::vector<std::string>{
+            "model.preset=mixtral-8x7b: 1 of its values is overridden by a.json: layers; leave it "
+            "out of the file to have the preset's"});
+  // Who writes both into one place means both.
+  CHECK(warned(R"({"model": {"preset": "mixtral-8x7b", "layers": 2}})", {}).empty());
+  CHECK(warned("{}", {"model.preset=mixtral-8x7b", "model.layers=2"}).empty());
+  CHECK(warned(R"({"model": {"layers": 32}})", {"model.preset=mixtral-8x7b"}).empty());
+}
+
+TEST_CASE("a key without its section leads to it") {
+  CHECK_THAT(failure("{}", {"steps=50"}), Contains("not of the form section.key=value; did you "
+                                                   "mean train.steps?"));
+  CHECK_THAT(failure("{}", {"num-layers=4"}), Contains("; here it is model.layers"));
+  CHECK_THAT(failure("{}", {"globalbatch=4"}), Contains("; did you mean train.global_batch?"));
+  CHECK_THAT(failure(R"({"steps": 50})"), Contains("steps: unknown section; did you mean "
+                                                   "train.steps?"));
+  CHECK_THAT(failure(R"({"hidden_size": 8})"), Contains("; here it is model.hidden"));
+  CHECK(key_hint("zzzzzzzz").empty());
+}
+
 TEST_CASE("presets are the published models") {
   const auto preset = [](const char* name) {
     return parse_config("{}", "t", {std::string("model.preset=") + name}).model;
@@ -245,6 +277,7 @@ TEST_CASE("whatever is wrong with a key is said, with what to write instead") {
 
 TEST_CASE("a bad override is named as one") {
   CHECK_THAT(failure("{}", {"steps=3"}), Contains("command line: \"steps=3\": not of the form"));
+  CHECK_THAT(failure("{}", {"=3"}), Contains("not of the form section.key=value, as in"));
   CHECK_THAT(failure("{}", {"train.steps"}),
              Contains("command line: \"train.steps\": not of the form"));
   CHECK_THAT(failure("{}", {"train.steps=abc"}),
@@ -314,6 +347,8 @@ TEST_CASE("a file that cannot be read says why") {
   CHECK_THROWS_WITH(load_config("/no/such.json", {}),
                     Contains("/no/such.json") && Contains("No such file"));
   CHECK_THROWS_WITH(load_config("/tmp", {}), Contains("a folder"));
+  CHECK_THROWS_WITH(load_config("train.steps=5", {}),
+                    Contains("train.steps=5: an override where the config file belongs"));
   CHECK_THROWS_WITH(load_config("/dev/zero", {}), Contains("bytes of JSON, more than"));
 }
 
