@@ -19,7 +19,7 @@ namespace {
 // The descriptor of standard output or error if that is the file, else -1.
 int standard_stream(const struct stat& file) {
   for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
-    struct stat open{};
+    struct stat open {};
     if (::fstat(stream, &open) == 0 && open.st_dev == file.st_dev && open.st_ino == file.st_ino)
       return stream;
   }
@@ -29,7 +29,7 @@ int standard_stream(const struct stat& file) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_) {
-  struct stat older{};
+  struct stat older {};
   const bool there = ::stat(path_.c_str(), &older) == 0;  // if it fails, opening tells why
   if (there && S_ISDIR(older.st_mode))
     throw_error(ExitCode::kBadInput, "{} is a folder; choose another name", path_);
@@ -47,6 +47,8 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_
     target_ = fs::canonical(path_, error).string();
     if (error) fail(error.value());
   }
+  std::error_code told_by_opening;
+  if (!there) fs::create_directories(fs::path(path_).parent_path(), told_by_opening);
   unfinished_ = fmt::format("{}.tmp-{:08x}", target_, std::random_device{}());
   file_.reset(std::fopen(unfinished_.c_str(), "wxe"));  // mkstemp would not heed the umask
   if (!file_) fail(errno);
@@ -78,7 +80,7 @@ void AtomicFile::fail(int error) const {
 }
 
 void require_writable(const std::string& path) {
-  struct stat there{};
+  struct stat there {};
   const bool exists = ::stat(path.c_str(), &there) == 0;
   if (exists && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) return;
   const AtomicFile attempt(path);

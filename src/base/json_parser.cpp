@@ -83,7 +83,7 @@ class TreeBuilder {
     // The lexer quotes what it read; a long line would drown the reason.
     constexpr std::size_t kShown = 200;
     if (why.size() > kShown) why = why.substr(0, kShown) + "...";
-    if (at_comment()) why += "; JSON has no comments: leave them out";
+    why += hint();
     fail(why);
   }
 
@@ -106,11 +106,19 @@ class TreeBuilder {
     throw_error(code_, "{}: line {}, column {}: {}", origin_, line, column, why);
   }
 
-  // What the lexer did not understand begins as comments do elsewhere.
-  [[nodiscard]] bool at_comment() const {
-    if (furthest_ == text_.data()) return false;
-    const auto rest = text_.substr(static_cast<std::size_t>(furthest_ - text_.data()) - 1);
-    return rest.starts_with("//") || rest.starts_with("/*") || rest.starts_with("#");
+  // What the lexer did not understand is written so elsewhere.
+  [[nodiscard]] std::string_view hint() const {
+    if (furthest_ == text_.data()) return "";
+    const auto at = static_cast<std::size_t>(furthest_ - text_.data()) - 1;
+    const std::string_view rest = text_.substr(at);
+    const auto begins = [&](auto... words) { return (rest.starts_with(words) || ...); };
+    if (begins("//", "/*", "#")) return "; JSON has no comments: leave them out";
+    if (begins("T", "F", "N")) return "; JSON writes true, false and null in small letters";
+    if (begins("'")) return "; JSON has double quotes";
+    const std::size_t before = text_.substr(0, at).find_last_not_of(" \t\r\n");
+    const bool after_comma = before != std::string_view::npos && text_[before] == ',';
+    if (after_comma && begins("}", "]")) return "; leave out the comma before it";
+    return "";
   }
 
   bool add(Json value) {

@@ -85,13 +85,17 @@ struct Assigner {
   void operator()(std::string* target) const { *target = to_text(what, value); }
   void operator()(std::vector<int>* target) const {
     std::vector<int> list;
+    if (value.is_integer())
+      throw_error(ExitCode::kUsage, "{}: expected an array, got {}; write it in brackets: [{}]",
+                  what, value.kind(), value.dump());
     for (const Json& item : value.as_array(what))
       list.push_back(to_int(fmt::format("{}[{}]", what, list.size()), item, field.range));
     *target = std::move(list);
   }
   void operator()(std::vector<std::string>* target) const {
     std::vector<std::string> list;
-    for (const Json& item : value.as_array(what))
+    const Json::Array one = {value};
+    for (const Json& item : value.is_string() ? one : value.as_array(what))
       list.push_back(to_file(fmt::format("{}[{}]", what, list.size()), item));
     *target = std::move(list);
   }
@@ -130,6 +134,15 @@ struct ValueWriter {
   }
 };
 
+// Behind the type that a text is not of.
+std::string_view way_to_write(const Field& field) {
+  if (std::holds_alternative<bool*>(field.ref)) return "; write true or false";
+  if (std::holds_alternative<std::vector<int>*>(field.ref)) return "; write it as [2,1]";
+  if (std::holds_alternative<std::vector<std::string>*>(field.ref))
+    return "; write it as [\"a\",\"b\"]";
+  return "";
+}
+
 std::optional<Json> json_of(const Field& field, const std::string& text) {
   try {
     return parse_json(text, field.name(), ExitCode::kUsage);
@@ -154,12 +167,11 @@ Json value_from_text(const Field& field, const std::string& text) {
     if (is_text && !value->is_string())
       throw_error(ExitCode::kUsage, "{} = {}: expected a string, got {}; quote it if it is a name",
                   field.name(), excerpt(text), value->kind());
-    return is_list && value->is_string() ? Json(Json::Array{std::move(*value)}) : std::move(*value);
+    return std::move(*value);
   }
-  if (is_text && !quoted) return Json(text);
-  if (is_list && !quoted) return Json(Json::Array{Json(text)});
-  throw_error(ExitCode::kUsage, "{} = {}: not of the type {}", field.name(), excerpt(text),
-              field.type());
+  if ((is_text || is_list) && !quoted) return Json(text);
+  throw_error(ExitCode::kUsage, "{} = {}: not of the type {}{}", field.name(), excerpt(text),
+              field.type(), way_to_write(field));
 }
 
 void write_value(JsonWriter& writer, const Field& field) {

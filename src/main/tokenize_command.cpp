@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "output_file.h"
 #include "tandem/base/error.h"
+#include "tandem/base/units.h"
 #include "tandem/data/token_file.h"
 
 namespace tandem {
@@ -53,8 +54,9 @@ int run_tokenize(const TokenizeArgs& args) {
     documents.push_back(std::move(document));
   }
   write_token_file(args.prefix, documents, kByteVocab);
-  fmt::print("{}.bin and {}.idx: {} documents, {} tokens\n", args.prefix, args.prefix,
-             documents.size(), tokens);
+  fmt::print("{}.bin and {}.idx: {}, {}\n", args.prefix, args.prefix,
+             counted(std::ssize(documents), "document"),
+             counted(static_cast<std::int64_t>(tokens), "token"));
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "ranks.h"
 #include "tandem/base/error.h"
 #include "tandem/base/log.h"
+#include "tandem/base/units.h"
 #include "tandem/comm/world.h"
 #include "tandem/config/load.h"
 #include "tandem/model/params.h"
@@ -30,10 +31,10 @@ void print_start(const RunConfig& config, Log& log) {
            config.model.layers, config.model.hidden, config.model.experts, config.model.topk,
            parameters(count.total), parameters(count.active));
   log.note(
-      "layout   pp {} x vpp {}, dp {}, ep {}; {} micro-batches of {} x {} tokens; overlap {}, {} "
+      "layout   pp {} x vpp {}, dp {}, ep {}; {} of {} x {} tokens; overlap {}, {} "
       "events, weight gradients {}",
       config.parallel.pp, config.parallel.vpp, config.parallel.dp, config.parallel.ep,
-      config.microbatches(), config.train.micro_batch, config.train.seq_len,
+      counted(config.microbatches(), "micro-batch"), config.train.micro_batch, config.train.seq_len,
       config.overlap.enabled ? "on" : "off",
       config.overlap.events == EventMode::kShared ? "shared" : "per-direction",
       config.overlap.delay_wgrad ? "delayed" : "in place");
@@ -48,8 +49,8 @@ void print_end(const TrainResult& result, const RunConfig& config, double second
         config.checkpoint.dir, result.steps);
     return;
   }
-  log.note("done     {} steps in {}{}", result.steps - result.first_step, duration(seconds),
-           result.stopped_by_signal ? ", stopped by a signal" : "");
+  log.note("done     {} in {}{}", counted(result.steps - result.first_step, "step"),
+           duration(seconds), result.stopped_by_signal ? ", stopped by a signal" : "");
   log.note("loss     {:.4f} -> {:.4f}", result.first_loss, result.last_loss);
   if (result.last_held_out != result.first_held_out)
     log.note("held-out {:.4f} -> {:.4f} nats per token", result.first_held_out,

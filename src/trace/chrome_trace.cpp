@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "parent_folder.h"
 #include "tandem/base/atomic_file.h"
 #include "tandem/base/json_writer.h"
 #include "tandem/trace/trace.h"
@@ -50,7 +49,6 @@ std::string trace_file(const std::string& prefix, int rank) {
 }
 
 void try_chrome_trace(const std::string& path) {
-  make_parent_folder(path);
   AtomicFile file(path);
   file.write("\n");
   file.close();
@@ -78,7 +76,6 @@ void write_chrome_trace(const std::string& path, int rank, const std::vector<Tra
   }
   out.end_array().end_object();
 
-  make_parent_folder(path);
   replace_file(path, out.str() + "\n");
 }
 

@@ -110,12 +110,16 @@ class Output(JobTest):
             self.assertIn(b"<svg", file.read())
         self.assertIn("<svg", tandem("trace", trace, "--svg", "/dev/stdout").stdout)
         before.add("t.svg")
-        self.refused(0, "1 documents", "tokenize", self.path("p"), self.written("b.txt", b"words"))
+        self.refused(0, "1 document, 5 tokens", "tokenize", self.path("p"), self.written("b.txt", b"words"))
         done = tandem("tokenize", self.path("p"), text, preexec_fn=limit_files)
         self.assertEqual(done.returncode, 3)
         self.assertEqual(os.path.getsize(self.path("p.bin")), 10)
         self.assertEqual(set(os.listdir(self.folder)), before | {"b.txt", "p.bin", "p.idx"})
-        self.refused(3, "nowhere", "tokenize", "/nowhere/p", text)
+        self.refused(3, "/dev/null/p.bin cannot be written", "tokenize", "/dev/null/p", text)
+        # A folder that is not there is made, as for metrics and traces.
+        self.refused(0, "x/y/t.svg", "schedule", self.config, "--svg", self.path("x/y/t.svg"))
+        tandem("plan", self.config, "--json", self.path("x/z/t.json"))
+        self.assertTrue(os.path.exists(self.path("x/z/t.json")))
 
     def test_files_beyond_the_limit_of_their_size(self):
         def limit_files():

@@ -21,7 +21,7 @@ namespace tandem {
 // Error(kBadInput) that names PATH, the reason, and what to do.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path);  // its folder must be there
+  explicit AtomicFile(std::string path);  // makes folders that are not there
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -45,7 +45,7 @@ class AtomicFile {
 // The file `path` with this content, by the same rules.
 void replace_file(const std::string& path, std::string_view text);
 
-// Throws like an AtomicFile of this path and leaves nothing, for work that should not be done in
+// Throws like an AtomicFile of this path and leaves nothing but its folder, for work that should not be done in
 // vain. A device or pipe is not tried: opening it could already tell its reader something.
 void require_writable(const std::string& path);
 

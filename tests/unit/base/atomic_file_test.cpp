@@ -88,7 +88,7 @@ TEST_CASE("trying a path leaves nothing and changes nothing") {
   replace_file(folder / "a", "old");
   require_writable(folder / "a");
   CHECK(read_bytes(folder / "a") == "old");
-  CHECK_THROWS_AS(require_writable(folder / "none/a"), Error);
+  CHECK_THROWS_AS(require_writable(folder / "a/a"), Error);
   require_writable("/dev/full");
 }
 
@@ -157,13 +157,19 @@ TEST_CASE("a link to a file that is not there is replaced itself") {
   CHECK(entries(folder) == 1);
 }
 
+TEST_CASE("folders that are not there are made") {
+  const TempFolder folder;
+  replace_file(folder / "b/c/a", "new");
+  CHECK(read_bytes(folder / "b/c/a") == "new");
+}
+
 TEST_CASE("what cannot be written is named with the reason and a way out") {
   const TempFolder folder;
   const auto refused = [](const std::string& path, const std::string& why) {
     INFO(path);
     CHECK_THROWS_WITH(replace_file(path, "new"), Contains(path) && Contains(why));
   };
-  refused(folder / "no/a", "No such file or directory; check the folder and the space");
+  refused("/proc/no/a", "No such file or directory; check the folder and the space");
   refused(folder / "", "is a folder; choose another name");
   refused("/dev/full", "No space left on device; check the folder and the space");
   replace_file("/dev/null", "a device is written as it is");

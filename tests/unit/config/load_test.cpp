@@ -249,8 +249,16 @@ TEST_CASE("whatever is wrong with a key is said, with what to write instead") {
       {R"({"model": {"moe_pattern": 1}})", "model.moe_pattern: expected an array"},
       {R"({"parallel": {"partition": [1, -1]}})",
        "parallel.partition[1] = -1: outside the range; give a value in [0, 10000]"},
-      {R"({"data": {"train": "a.txt"}})",
-       "data.train: expected an array, got the string \"a.txt\""},
+      {R"({"data": {"train": ""}})", "data.train[0] = \"\": an empty name"},
+      {R"({"parallel": {"partition": 2}})",
+       "parallel.partition: expected an array, got the integer 2; write it in brackets: [2]"},
+      {R"({"overlap": {"enabled": True}})", "; JSON writes true, false and null in small letters"},
+      {R"({"train": {"steps": 1, }})", "; leave out the comma before it"},
+      {R"({"data": {"train": ["a",
+                             ]}})",
+       "line 2, column 30: "},
+      {R"({"data": {"train": ["a",]}})", "; leave out the comma before it"},
+      {R"({'train': {}})", "; JSON has double quotes"},
       {R"({"data": {"train": [1]}})", "data.train[0]: expected a string"},
       {R"({"model": {"layers": 4.0}})",
        "model.layers: expected an integer, got the number 4, written with a fraction or an "
@@ -282,6 +290,10 @@ TEST_CASE("a bad override is named as one") {
              Contains("command line: \"train.steps\": not of the form"));
   CHECK_THAT(failure("{}", {"train.steps=abc"}),
              Contains("command line: train.steps = abc: not of"));
+  CHECK_THAT(failure("{}", {"overlap.enabled=False"}),
+             Contains("overlap.enabled = False: not of the type bool; write true or false"));
+  CHECK_THAT(failure("{}", {"parallel.partition=2,1,1,0"}),
+             Contains("not of the type list of integers; write it as [2,1]"));
   CHECK_THAT(failure("{}", {"train.steps="}), Contains("command line: train.steps = : not of"));
   CHECK_THAT(failure("{}", {"train.step=1"}), Contains("command line: train.step: unknown key; did "
                                                        "you mean train.steps?"));
@@ -314,6 +326,8 @@ TEST_CASE("an override of a string is a bare word or a JSON string, never other 
   };
   CHECK(files({"data.train=\"a b\""}) == std::vector<std::string>{"a b"});
   CHECK(files({"data.train=a", "data.train=[]"}).empty());
+  CHECK(parse_config(R"({"data": {"train": "a b"}})", "t", {}).data.train ==
+        std::vector<std::string>{"a b"});
 }
 
 TEST_CASE("text from outside is shortened in messages") {
