@@ -68,7 +68,7 @@ class Bench(JobTest):
                 self.require_end(job, 2, says)
 
     def test_a_file_that_cannot_be_written_ends_with_3(self):
-        job = self.bench("attention", self.config, *ONE, "--json", self.path("no/such/folder.json"))
+        job = self.bench("attention", self.config, *ONE, "--json", "/dev/null/x.json")
         self.require_end(job, 3, "cannot be written")
         self.assertNotIn("fwd", job.text())  # it is known before anything is measured
 

@@ -118,7 +118,7 @@ class TracePicture(JobTest):
                 (2, "no such node; it has .*attention_fwd", path, "--around", "nothing"),
                 (2, "nothing lies between", path, "--from", "1e9"),
                 (3, "cannot read .*logging.trace", self.path("missing.json")),
-                (3, "cannot be written", path, "--svg", "/no/such/folder/a.svg")):
+                (3, "cannot be written", path, "--svg", "/dev/null/a.svg")):
             done = trace(*arguments)
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertRegex(done.stderr, words)
