@@ -46,7 +46,7 @@ class Save {
        const SaveHook& hook)
       : dir_(dir),
         writing_(dir + "/" + writing_name(info.step)),
-        final_(dir + "/" + step_name(info.step)),
+        final_(checkpoint_path(dir, info.step)),
         replaced_(dir + "/" + replaced_name(info.step)),
         info_(info),
         peers_(peers),
@@ -202,6 +202,10 @@ class Save {
 };
 
 }  // namespace
+
+std::string checkpoint_path(const std::string& dir, std::int64_t step) {
+  return dir + "/" + step_name(step);
+}
 
 void save_checkpoint(const std::string& dir, const CheckpointInfo& info,
                      const std::vector<StatePiece>& pieces, int keep, const CheckpointPeers& peers,

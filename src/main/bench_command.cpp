@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <memory>
 
 #include "commands.h"
@@ -31,10 +32,10 @@ RunConfig bench_config(bench::Kind kind, const ConfigArgs& args, const World& wo
 
 // One rank with its config, start to end.
 ExitCode bench_one(World& world, bench::Kind kind, const BenchArgs& args, const RunConfig& config,
-                   Log& log, JobGuard& guard) {
+                   Log& log, const TrainHooks& hooks) {
   bench::Report report;
-  abort_on_error(
-      world, [&] { report = bench::run(world, kind, config, args.repeats, log, hooks_of(guard)); });
+  abort_on_error(world,
+                 [&] { report = bench::run(world, kind, config, args.repeats, log, hooks); });
   if (world.rank() != 0) return ExitCode::kOk;
   if (!instead_of_tables(args.json)) log.info("\n{}", bench::to_table(report));
   if (!args.json.empty()) put_report(bench::to_json(report, args.command, config), args.json);
@@ -55,14 +56,22 @@ int run_bench(BenchArgs args) {
   if (ranks > 1 && !bench::takes_ranks(kind))
     throw_error(ExitCode::kUsage, "bench {} runs on one rank, not {}: slice and alltoall take more",
                 bench::name_of(kind), ranks);
-  return static_cast<int>(on_ranks(mpi.get(), ranks, [&](World& world) {
-    Log log(world.rank(), false);
-    if (instead_of_tables(args.json)) log.notes_to_stderr();
-    const auto load = [&] { return bench_config(kind, args.config, world, log); };
-    return with_config(world, log, load, [&](const RunConfig& config) {
-      return bench_one(world, kind, args, config, log, guard);
-    });
-  }));
+  std::atomic<bool> told{false};  // the trainer says what it throws
+  TrainHooks hooks = hooks_of(guard);
+  hooks.on_told = [&told] { told = true; };
+  try {
+    return static_cast<int>(on_ranks(mpi.get(), ranks, [&](World& world) {
+      Log log(world.rank(), false);
+      if (instead_of_tables(args.json)) log.notes_to_stderr();
+      const auto load = [&] { return bench_config(kind, args.config, world, log); };
+      return with_config(world, log, load, [&](const RunConfig& config) {
+        return bench_one(world, kind, args, config, log, hooks);
+      });
+    }));
+  } catch (const Error& error) {  // of several ranks' the first
+    if (!told) throw;
+    return static_cast<int>(error.code());
+  }
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memory_check.h"
+#include "non_finite.h"
 #include "tandem/base/error.h"
 #include "tandem/base/host_memory.h"
 #include "tandem/comm/shared_error.h"
@@ -202,7 +203,7 @@ double Engine::evaluate() {
 std::string Engine::find_non_finite_parameter() {
   for (const Param& param : params.table().params)
     if (!all_finite(*device, lanes.stream(Lane::kCompute), params.value(param.kind, param.layer)))
-      return fmt::format("parameter {}", param.name);
+      return fmt::format("{}{}", kParameterPlace, param.name);
   return "";
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "non_finite.h"
 #include "same_run.h"
 #include "tandem/base/error.h"
 #include "tandem/comm/shared_error.h"
@@ -89,6 +90,31 @@ std::string newest_checkpoint(World& world, const RunConfig& config, Log& log) {
       0);
 }
 
+// A run could never recover from it, and would resume from it. Collective.
+void require_finite(World& world, const HostState& state, DType storage, const RunConfig& config,
+                    std::int64_t step) {
+  const auto found = world.gather(first_non_finite(state.all, storage));
+  for (std::size_t rank = 0; rank < found.size(); ++rank)
+    if (!found[rank].empty())
+      throw_shared(ExitCode::kTraining,
+                   "step {} is not saved: on rank {}, {}. The last update brought it; {} keeps the "
+                   "checkpoints it has. Lower optimizer.lr, raise optimizer.warmup_steps, or set "
+                   "optimizer.clip",
+                   step, rank, found[rank], config.checkpoint.dir);
+}
+
+// The same of what another run, or other hands, have written.
+CheckpointInfo load_finite(const std::string& path, const HostState& state, DType storage) {
+  CheckpointInfo info = load_checkpoint(path, state.all);
+  const std::string found = first_non_finite(state.all, storage);
+  if (!found.empty())
+    throw_error(ExitCode::kBadInput,
+                "{} holds what no training recovers from: {}; remove this folder to go on from an "
+                "earlier checkpoint",
+                path, found);
+  return info;
+}
+
 // Errors about the folder of checkpoints get the way out.
 template <class Body>
 bool in_folder(const Body& body) {
@@ -165,6 +191,7 @@ void save_state(World& world, Device& device, Stream& stream, const Params& para
   });
   // hazard: the copies to the host before the file is written from them
   stream.sync();
+  require_finite(world, state, params.dtype(), config, info.step);
   save_checkpoint(config.checkpoint.dir, info, state.owned, config.checkpoint.keep, peers_of(world),
                   hook);
 }
@@ -175,7 +202,7 @@ std::optional<CheckpointInfo> load_state(World& world, Device& device, Stream& s
   const std::string path = newest_checkpoint(world, config, log);
   if (path.empty()) return std::nullopt;
   HostState state = make_host_state(params, optimizer);
-  CheckpointInfo info = together(world, [&] { return load_checkpoint(path, state.all); });
+  CheckpointInfo info = together(world, [&] { return load_finite(path, state, params.dtype()); });
   for_each_part(optimizer, state, [&](const View& view, std::vector<float>& host) {
     device.copy(stream, view.data, host.data(), view.bytes());
   });

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "engine.h"
+#include "non_finite.h"
 #include "profile_window.h"
 #include "run_output.h"
 #include "tandem/base/error.h"
@@ -31,19 +32,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// NaN without the sign that it happens to have.
-std::string figure(double x) {
-  return std::isnan(x) ? "nan" : fmt::format("{:.4f}", x);
-}
-
-std::string way_out_of_fp16(const LossScaler& scaler) {
-  if (!scaler.active()) return "";
-  return fmt::format(
-      "; the loss scale was {}: give fp16 a lower optimizer.loss_scale or "
-      "optimizer.min_loss_scale, or set train.dtype=bf16, whose range is that of fp32",
-      scaler.scale());
 }
 
 // What the picture of a trace says about itself. Steps count from 1, as in progress lines.
@@ -97,6 +85,7 @@ class Trainer {
   void evaluate(std::int64_t done);
   void save(std::int64_t done);
   std::int64_t resume();
+  [[nodiscard]] std::string newest_checkpoint() const;
   [[nodiscard]] bool traced(std::int64_t index) const {
     return index >= config_.logging.trace_begin &&
            index < config_.logging.trace_begin + config_.logging.trace_steps;
@@ -114,7 +103,7 @@ class Trainer {
   std::vector<TraceSpan> traced_spans_;
   std::int64_t traced_steps_ = 0;
   TrainResult result_;
-  std::optional<std::int64_t> saved_step_;
+  std::optional<std::int64_t> saved_step_, loaded_step_;
   std::int64_t skipped_at_line_ = 0;  // what the last progress line has told of
   double mean_step_s_ = 0.0;
   ProfileWindow profile_;
@@ -127,7 +116,8 @@ void Trainer::write_trace(std::int64_t done) {
                        about_run(config_, *engine_.device, done - traced_steps_ + 1, done));
 }
 
-// Where the watchdog has said where the lanes stand, an error of this rank's own still has its line.
+// Where the watchdog has said where the lanes stand, an error of this rank's own still has its
+// line.
 void Trainer::fail(Cause cause, ExitCode code, const std::string& what) {
   if (!watchdog_.has_reported())
     log_.error("rank {}: {}\nlanes stand at\n{}", world_.rank(), what, engine_.timeline.where());
@@ -151,7 +141,14 @@ std::int64_t Trainer::resume() {
   if (world_.rank() == 0)
     log_.note("resume   step {}, {} samples consumed, from {}", info->step, info->consumed_samples,
               config_.checkpoint.dir);
+  loaded_step_ = info->step;
   return info->step;
+}
+
+// Of this run or loaded by it; empty: none.
+std::string Trainer::newest_checkpoint() const {
+  const auto step = saved_step_ ? saved_step_ : loaded_step_;
+  return step ? checkpoint_path(config_.checkpoint.dir, *step) : "";
 }
 
 void Trainer::save(std::int64_t done) {
@@ -198,19 +195,9 @@ void Trainer::judge(StepReport& report, std::int64_t index) {
   report.skipped_since_line = scaler.skipped() - skipped_at_line_;
   if (taken) return;
   const auto patience = watchdog_.patient("in the search for the first value that is not finite");
-  const auto found = world_.gather(engine_.find_non_finite(index));
-  std::string places;
-  for (std::size_t rank = 0; rank < found.size(); ++rank)
-    if (!found[rank].empty()) places += fmt::format("\n  rank {}: {}", rank, found[rank]);
-  throw_shared(
-      ExitCode::kTraining,
-      "step {}: loss {} and gradient norm {} are not both finite; the parameters were left as "
-      "they were. First non-finite values:{}\n{}{}",
-      index + 1, figure(report.loss), figure(report.grad_norm),
-      places.empty() ? " none found in a second run" : places,
-      index == 0 ? "No update has been made yet: look at model.init_std and at the data"
-                 : "Lower optimizer.lr, raise optimizer.warmup_steps, or set optimizer.clip",
-      way_out_of_fp16(scaler));
+  const NonFiniteStep what{index, report.loss, report.grad_norm,
+                           world_.gather(engine_.find_non_finite(index)), newest_checkpoint()};
+  throw SharedError(ExitCode::kTraining, describe(what, config_, scaler));
 }
 
 StepInput Trainer::load(std::int64_t index, double lr) {
@@ -348,9 +335,11 @@ TrainResult train_rank(World& world, const RunConfig& config, Log& log, const Tr
         return trainer->run();
       },
       [&](const std::string& what) {
+        if (hooks.on_told) hooks.on_told();
         if (world.rank() == 0) log.error("{}", what);
       },
       [&](Trainer::Cause cause, ExitCode code, const std::string& what) {
+        if (hooks.on_told) hooks.on_told();
         if (trainer) return trainer->fail(cause, code, what);
         log.error("rank {}: {}", world.rank(), what);
         world.abort(code, what);

@@ -218,6 +218,24 @@ class NotFinite(JobTest):
         self.require_end(job, 4, "step 1: loss .* not both finite", "look at model.init_std")
         self.assertNotIn("optimizer.lr", job.text())
 
+    def test_parameters_that_the_last_update_broke_are_not_saved(self):
+        save = "checkpoint.dir=" + self.path("c")
+        for run in (self.threads, self.mpirun):
+            self.require_end(run("train.steps=1", save), 0, "saved +step 1|nothing to do")
+            before = contents(self.path("c"))
+            # Finite in fp32, in which the update is made, and not in fp16.
+            job = run("train.steps=1", save, "train.dtype=fp16", "optimizer.lr=1e6",
+                      "optimizer.warmup_steps=0", "optimizer.schedule=constant",
+                      "checkpoint.resume=false")
+            self.require_end(job, 4, "error: step 1 is not saved: on rank [0-3], .* infinite in "
+                             "fp16", "Lower optimizer.lr")
+            self.assertEqual(job.text().count("error: "), 1, job.text())
+            self.assertEqual(contents(self.path("c")), before)
+
+    def test_router_losses_too_large_for_the_norm_are_named(self):
+        self.require_end(self.threads("train.steps=2", "model.aux_loss_coef=1e37"), 4,
+                         "none found in a second run", r"model.aux_loss_coef = 1e\+37")
+
     def test_under_mpirun(self):
         self.explode(self.mpirun)
 

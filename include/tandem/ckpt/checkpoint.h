@@ -57,6 +57,9 @@ void save_checkpoint(const std::string& dir, const CheckpointInfo& info,
                      const std::vector<StatePiece>& pieces, int keep, const CheckpointPeers& peers,
                      const SaveHook& hook = {});
 
+// Where the checkpoint of a step lies: "dir/step-00000042".
+std::string checkpoint_path(const std::string& dir, std::int64_t step);
+
 struct FoundCheckpoint {
   std::string path;
   CheckpointInfo info;

@@ -25,14 +25,15 @@ std::unique_ptr<CheckpointClaim> claim_checkpoints(World& world, const RunConfig
 // directory.
 void require_savable(World& world, const RunConfig& config);
 
-// Saves this rank's optimizer shards. Collective, blocking. `stream` is idle.
+// Saves this rank's optimizer shards. Collective, blocking. `stream` is idle. Where a value of any
+// rank's is not finite, saves nothing and throws SharedError(kTraining) with the tensor and rank.
 void save_state(World& world, Device& device, Stream& stream, const Params& params,
                 const Optimizer& optimizer, const RunConfig& config, const CheckpointInfo& info,
                 const SaveHook& hook = {});
 
 // Finds the newest complete checkpoint (rank 0 looks and verifies, the others are told), loads this
 // rank's shards and publishes the parameters. nullopt: there is none. Collective, blocking. Throws
-// SharedError(kBadInput) for another model, SharedError(kUsage) where the samples would be others
+// SharedError(kBadInput) for another model and for values that are not finite, SharedError(kUsage) where the samples would be others
 // (train.seed, seq_len, global_batch); rank 0 warns of other changes (src/train/same_run.h).
 std::optional<CheckpointInfo> load_state(World& world, Device& device, Stream& stream,
                                          const Params& params, Optimizer& optimizer,

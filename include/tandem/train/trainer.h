@@ -21,7 +21,7 @@ struct TrainResult {
 };
 
 // What a caller may watch. Called by the rank's own thread. An exception of on_step or on_save ends
-// the run; on_watched and on_own_work must not throw, as destructors call them.
+// the run; on_watched, on_own_work and on_told must not throw.
 struct TrainHooks {
   std::function<void(const StepReport&)> on_step;  // rank 0, after every step
   // Every rank. true: its watchdog watches from here on, before the first step. false: the run is
@@ -30,7 +30,8 @@ struct TrainHooks {
   // Every rank, before on_watched: work that waits for no other rank, and may take long, begins
   // (true) or ends.
   std::function<void(bool)> on_own_work;
-  SaveHook on_save;  // every rank, at the stages of a checkpoint
+  std::function<void()> on_told;  // every rank: its error is logged, or is another rank's to log
+  SaveHook on_save;               // every rank, at the stages of a checkpoint
 };
 
 // Trains on one rank of `world`. `config` is resolved for world.size(). Blocking, collective.
