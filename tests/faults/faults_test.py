@@ -63,8 +63,10 @@ class Killed(JobTest):
         self.require_gone(ranks.values())
 
     def test_a_job_that_is_stopped_as_a_whole_goes_on(self):
-        for run in (self.mpirun, self.threads):
-            job = run(*ENDLESS, "train.watchdog_s=2", "train.alltoall_delay_us=30000")
+        # mpirun gives every rank a process group of its own. Without one, SIGTSTP would do nothing
+        # where the group of this test has no parent left that could continue it.
+        for run, options in ((self.mpirun, {}), (self.threads, {"preexec_fn": os.setpgrp})):
+            job = run(*ENDLESS, "train.watchdog_s=2", "train.alltoall_delay_us=30000", **options)
             job.wait_for(r"step +2/")
             pids = list(job.ranks().values()) or [job.process.pid]
             for how, seconds in ((signal.SIGTSTP, 4), (signal.SIGSTOP, 0.9), (signal.SIGSTOP, 0.9)):
@@ -74,7 +76,8 @@ class Killed(JobTest):
                 for pid in pids:
                     os.kill(pid, signal.SIGCONT)
             job.process.send_signal(signal.SIGUSR1)
-            self.require_end(job, 0, r"was stopped for [34]\.\d s", "stopped by a signal")
+            # On a busy machine nothing runs between two of them, and they are one.
+            self.require_end(job, 0, r"was stopped for [3-9]\.\d s", "stopped by a signal")
 
     @unittest.skipIf(SANITIZER, "a sanitizer's library must be the first that is loaded")
     def test_a_rank_that_is_stopped_at_its_end_ends_all(self):
@@ -294,7 +297,7 @@ class ExitCodes(JobTest):
     def test_nothing_held_out(self):
         job = self.threads("data.kind=megatron", "data.train=" + self.tokens("good", range(64)),
                            "data.split=99,0.1", "train.eval_every=5")
-        self.require_end(job, 2, "give data.valid or a data.split whose second part is not empty")
+        self.require_end(job, 2, "give data.valid or data.split=9,1,0")
         self.assertNotIn("valid_fraction", job.text())
 
     @unittest.skipIf(SANITIZER, "sanitizers reserve more memory than any limit")

@@ -69,7 +69,8 @@ def tandem(*arguments, **options):
 class Job:
     """A run in progress. Its output is read all along, line by line."""
 
-    def __init__(self, command, env=None, **options):
+    def __init__(self, command, env=None, ranks=0, **options):
+        """ranks: how many processes of ranks the command is going to start."""
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             errors="replace", env=env or ENVIRONMENT, stdin=subprocess.DEVNULL, **options)
@@ -78,6 +79,7 @@ class Job:
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
         self.known = {}
+        self.expected = ranks
 
     def read(self):
         for line in self.process.stdout:
@@ -103,16 +105,24 @@ class Job:
                     raise AssertionError(f"no '{pattern}' in\n" + "".join(self.lines))
                 self.changed.wait(min(rest, 0.5))
 
-    def ranks(self):
-        """Process ids by rank, of the ranks that mpirun started."""
-        if self.known:
-            return self.known
+    def look_for_ranks(self):
         for name in os.listdir("/proc"):
             if not name.isdigit() or parent(name) != self.process.pid:
                 continue
             match = re.search(r"OMPI_COMM_WORLD_RANK=(\d+)", of_process(name, "environ"))
             if match:
                 self.known[int(match.group(1))] = int(name)
+
+    def ranks(self, seconds=60):
+        """Process ids by rank, of the ranks that mpirun starts. Blocks until all are there."""
+        end = time.monotonic() + seconds
+        while len(self.known) < self.expected:
+            self.look_for_ranks()
+            if len(self.known) < self.expected:
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise AssertionError(f"of {self.expected} ranks there are {self.known}\n"
+                                         + self.text())
+                time.sleep(0.02)
         return self.known
 
     def end(self, seconds=60):
@@ -125,6 +135,8 @@ class Job:
         return code
 
     def kill(self):
+        if len(self.known) < self.expected:
+            self.look_for_ranks()
         for pid in list(self.known.values()):
             if alive(pid) and parent(pid) == self.process.pid:
                 os.kill(pid, signal.SIGKILL)
@@ -176,7 +188,7 @@ class JobTest(unittest.TestCase):
         launch += [TANDEM, *command, self.config, *overrides]
         if more:
             launch += [":", "-np", str(more[1]), TANDEM, *command, more[0], *overrides]
-        return self.start(launch, env=environment)
+        return self.start(launch, env=environment, ranks=ranks + (more[1] if more else 0))
 
     def threads(self, *overrides, ranks=4, **options):
         return self.start([TANDEM, "train", self.config, "--ranks", str(ranks), *overrides],
