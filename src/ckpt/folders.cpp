@@ -53,6 +53,12 @@ std::string replaced_name(std::int64_t step) {
   return fmt::format("{}{:08}", kReplaced, step);
 }
 
+std::optional<std::int64_t> step_in_name(const std::string& name) {
+  const std::string plain = name.starts_with(kWriting) ? name.substr(kWriting.size()) : name;
+  const auto step = step_after(kStep, plain);
+  return step ? step : step_after(kReplaced, plain);
+}
+
 std::vector<StepFolder> list_steps(const std::string& dir) {
   std::map<std::int64_t, std::string, std::greater<>> by_step;
   for (const std::string& name : folder_names(dir)) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ inline constexpr char kTrialName[] = ".tmp-trial";
 std::string step_name(std::int64_t step);
 std::string writing_name(std::int64_t step);
 std::string replaced_name(std::int64_t step);
+// The step in any of the three; nullopt: the name is none of them.
+std::optional<std::int64_t> step_in_name(const std::string& name);
 
 struct StepFolder {
   std::int64_t step = 0;

@@ -129,6 +129,19 @@ bool in_folder(const Body& body) {
   }
 }
 
+// A run that was given a checkpoint, to continue from it, would find none below it.
+void require_no_checkpoint(const std::string& dir) {
+  const auto around = enclosing_checkpoint(dir);
+  if (!around) return;
+  const bool found_there = std::filesystem::path(around->path).filename() == around->name;
+  throw_error(ExitCode::kBadInput,
+              "checkpoint.dir = {}: {} is a checkpoint, not a folder of checkpoints; {}set "
+              "checkpoint.dir={}",
+              dir, around->path,
+              found_there ? "" : fmt::format("call it {}/{} and ", around->folder, around->name),
+              around->folder);
+}
+
 void warn_of_older_run(const std::string& dir, Log& log) {
   try {
     if (const auto found = find_checkpoint(dir, /*verify_checksums=*/false))
@@ -154,6 +167,7 @@ std::unique_ptr<CheckpointClaim> claim_checkpoints(World& world, const RunConfig
     const auto there = std::filesystem::status(dir, unknown);
     if (std::filesystem::exists(there) && !std::filesystem::is_directory(there))
       throw_error(ExitCode::kBadInput, "checkpoint.dir = {}: not a folder; name another", dir);
+    require_no_checkpoint(dir);
     auto claim = std::make_unique<CheckpointClaim>(dir);
     if (!claim->warning().empty()) log.warn("{}", claim->warning());
     if (!config.checkpoint.resume) warn_of_older_run(dir, log);

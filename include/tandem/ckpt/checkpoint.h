@@ -72,6 +72,15 @@ struct FoundCheckpoint {
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& dir,
                                                bool verify_checksums = true);
 
+// The checkpoint, also a damaged one, that `dir` is or lies in; nullopt: none, so that checkpoints
+// may be kept there. Its manifest tells, whatever the folder is called.
+struct EnclosingCheckpoint {
+  std::string path;    // without symbolic links; relative to the working directory if `dir` is
+  std::string folder;  // the one above it
+  std::string name;    // what find_checkpoint() expects it to be called: "step-00000042"
+};
+std::optional<EnclosingCheckpoint> enclosing_checkpoint(const std::string& dir);
+
 // Fills the spans of all pieces from the files that hold them, under any layout, and returns what
 // the manifest says. Every piece must be covered exactly; sizes must agree: otherwise throws
 // Error(kBadInput) naming the tensor. Any rank, any thread, without the others.
