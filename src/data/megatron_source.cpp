@@ -8,6 +8,7 @@
 #include <limits>
 #include <new>
 
+#include "data_files.h"
 #include "order_memory.h"
 #include "sources.h"
 #include "tandem/base/error.h"
@@ -122,9 +123,13 @@ class MegatronSource final : public BatchSource {
   int seq_len_;
 };
 
-Files open_all(const std::vector<std::string>& prefixes) {
+Files open_all(const char* key_name, const std::vector<std::string>& prefixes) {
+  const DataKey key{key_name, prefixes, ".bin"};
+  require_no_weights(key,
+                     "list the prefixes alone, as in [\"a\",\"b\"], to draw from each in turn, or "
+                     "tokenize one pair that holds their documents in this ratio");
   Files files;
-  for (const std::string& prefix : prefixes) files.push_back(TokenFile::open(prefix));
+  open_each(key, [&](const std::string& prefix) { files.push_back(TokenFile::open(prefix)); });
   return files;
 }
 
@@ -186,6 +191,24 @@ std::int64_t validation_samples(const RunConfig& config) {
          std::max(config.parallel.dp, 1);
 }
 
+// Documents are held out whole: of few of them a small part of the ratio gets none.
+void require_documents(const Files& files, const std::vector<Range>& ranges,
+                       const RunConfig& config) {
+  if (!config.data.valid.empty() || config.train.eval_every == 0) return;
+  std::int64_t all = 0, held_out = 0, most = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    all += files[i]->num_sequences();
+    most = std::max(most, files[i]->num_sequences());
+    held_out += ranges[i].second - ranges[i].first;
+  }
+  if (held_out > 0) return;
+  throw_error(ExitCode::kUsage,
+              "train.eval_every = {}, but of {} document{} data.split={} leaves 0 held out: give "
+              "data.valid{}, or set train.eval_every=0",
+              config.train.eval_every, all, all == 1 ? "" : "s", config.data.split,
+              most > 1 ? fmt::format(" or data.split={},1,0", most - 1) : "");
+}
+
 // The held-out samples; nullptr where there are none, which is an error only where they are asked
 // for.
 std::unique_ptr<BatchSource> held_out(const Files& files, const std::vector<std::string>& prefixes,
@@ -195,7 +218,8 @@ std::unique_ptr<BatchSource> held_out(const Files& files, const std::vector<std:
   for (std::size_t i = 0; i < files.size(); ++i)
     for (std::int64_t s = ranges[i].first; s < ranges[i].second; ++s)
       tokens += files[i]->lengths()[static_cast<std::size_t>(s)];
-  const bool wanted = !config.data.valid.empty() || (config.train.eval_every > 0 && tokens > 0);
+  require_documents(files, ranges, config);
+  const bool wanted = !config.data.valid.empty() || config.train.eval_every > 0;
   if (wanted)
     require_one_sample(
         prefixes.front(), tokens, "tokens for validation", config.train.seq_len,
@@ -216,8 +240,8 @@ BatchSources open_megatron(const RunConfig& config, double host_bytes) {
   const std::vector<std::string>& valid_names =
       config.data.valid.empty() ? train_names : config.data.valid;
   const bool split_train = config.data.valid.empty();
-  const Files train = open_all(train_names);
-  const Files valid = split_train ? train : open_all(valid_names);
+  const Files train = open_all("data.train", train_names);
+  const Files valid = split_train ? train : open_all("data.valid", valid_names);
 
   std::vector<Range> train_ranges = whole(train), valid_ranges = whole(valid);
   if (split_train) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data_files.h"
 #include "input_file.h"
 #include "permutation.h"
 #include "sources.h"
@@ -16,12 +17,13 @@ constexpr int kByteVocab = 256;
 
 class Corpus {
  public:
-  explicit Corpus(const std::vector<std::string>& paths) {
-    for (const std::string& path : paths) {
+  explicit Corpus(const DataKey& key) {
+    require_no_weights(key, "list the files alone, as in [\"a\",\"b\"], to read them as one text");
+    open_each(key, [&](const std::string& path) {
       files_.emplace_back(path);
       begins_.push_back(size_);
       size_ += files_.back().size();
-    }
+    });
   }
 
   [[nodiscard]] std::int64_t size() const { return size_; }
@@ -113,10 +115,11 @@ BatchSources open_text(const RunConfig& config) {
     throw_error(ExitCode::kUsage, "data.train names no file; data.kind \"text\" needs one or more");
   }
   const int seq_len = config.train.seq_len;
-  const auto corpus = std::make_shared<const Corpus>(config.data.train);
+  const auto corpus = std::make_shared<const Corpus>(DataKey{"data.train", config.data.train, ""});
   TextRange train{corpus, 0, corpus->size()}, valid{corpus, corpus->size(), corpus->size()};
   if (!config.data.valid.empty()) {
-    const auto held_out = std::make_shared<const Corpus>(config.data.valid);
+    const auto held_out =
+        std::make_shared<const Corpus>(DataKey{"data.valid", config.data.valid, ""});
     valid = {held_out, 0, held_out->size()};
   } else {
     const double share = config.data.valid_fraction * static_cast<double>(corpus->size());

@@ -17,7 +17,7 @@ auto output_of(const char* key, const Body& body) -> decltype(body()) {
 
 }  // namespace
 
-RunOutput::RunOutput(const LoggingConfig& config, int rank) : config_(config), rank_(rank) {
+void RunOutput::open_metrics() {
   if (rank_ != 0) return;
   const auto open = [&](const char* key, const std::string& path, const auto& make) {
     if (!path.empty()) sinks_.push_back({key, output_of(key, [&] { return make(path); })});

@@ -17,11 +17,14 @@ namespace tandem {
 // error.
 class RunOutput {
  public:
-  // Opens what the config asks for. Throws Error(kBadInput). `config` outlives the object.
-  RunOutput(const LoggingConfig& config, int rank);
+  // `config` outlives the object.
+  RunOutput(const LoggingConfig& config, int rank) : config_(config), rank_(rank) {}
 
   // Tries whether a trace can be written. Throws Error(kBadInput).
   void try_trace() const;
+  // Opens the files of metrics, which makes them, so last of all before the first step. Throws
+  // Error(kBadInput).
+  void open_metrics();
 
   // Both keep an Error for lost() instead of throwing it. `about`: of write_chrome_trace().
   void write_metrics(std::int64_t step, const MetricList& metrics);

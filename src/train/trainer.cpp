@@ -62,11 +62,9 @@ class Trainer {
         hooks_(hooks),
         engine_(world, config, training_programs(config, hooks), log),
         flops_per_step_(flops_per_token(config) * config.train.global_batch * config.train.seq_len),
+        output_(config.logging, world.rank()),
         profile_(engine_, config.logging),
-        watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {
-    output_ = together(
-        world_, [this] { return std::make_unique<RunOutput>(config_.logging, world_.rank()); });
-  }
+        watchdog_(world, engine_.timeline, log, config.train.watchdog_s) {}
 
   TrainResult run();
   enum class Cause { kOwn, kAbort };  // kAbort: a consequence of another rank's error
@@ -86,6 +84,7 @@ class Trainer {
   void save(std::int64_t done);
   std::int64_t resume();
   [[nodiscard]] std::string newest_checkpoint() const;
+  void prepare_output();
   [[nodiscard]] bool traced(std::int64_t index) const {
     return index >= config_.logging.trace_begin &&
            index < config_.logging.trace_begin + config_.logging.trace_steps;
@@ -99,7 +98,7 @@ class Trainer {
   const double flops_per_step_;
   // Where writing fails on this rank alone, the run ends as by a signal, which the others learn
   // after the next step, and then with the error.
-  std::unique_ptr<RunOutput> output_;
+  RunOutput output_;
   std::vector<TraceSpan> traced_spans_;
   std::int64_t traced_steps_ = 0;
   TrainResult result_;
@@ -112,8 +111,8 @@ class Trainer {
 
 void Trainer::write_trace(std::int64_t done) {
   const auto patience = watchdog_.patient("in the writing of a trace");
-  output_->write_trace(traced_spans_,
-                       about_run(config_, *engine_.device, done - traced_steps_ + 1, done));
+  output_.write_trace(traced_spans_,
+                      about_run(config_, *engine_.device, done - traced_steps_ + 1, done));
 }
 
 // Where the watchdog has said where the lanes stand, an error of this rank's own still has its
@@ -167,7 +166,6 @@ void Trainer::save(std::int64_t done) {
 }
 
 void Trainer::evaluate(std::int64_t done) {
-  if (!engine_.data.valid) return;
   {
     const auto own_work = watchdog_.own_work();
     engine_.prepare_evaluation();
@@ -178,7 +176,7 @@ void Trainer::evaluate(std::int64_t done) {
   result_.last_held_out = loss;
   if (world_.rank() != 0) return;
   log_.info("{}", evaluation_line(done, loss, config_));
-  output_->write_metrics(done, evaluation_metrics(loss));
+  output_.write_metrics(done, evaluation_metrics(loss));
 }
 
 // A loss that is not finite ends the run: no loss scale changes it. A norm that is not finite does
@@ -235,7 +233,7 @@ StepReport Trainer::step(std::int64_t index) {
                   times.split.forward_backward_us,
                   times.split.optimizer_us,
                   static_cast<double>(engine_.memory_bytes()),
-                  stop_requested() || !output_->lost().empty() ? 1.0 : 0.0,
+                  stop_requested() || !output_.lost().empty() ? 1.0 : 0.0,
                   engine_.executor().expert_load()};
   const auto patience = watchdog_.patient("after a step, in the comparison of its times");
   std::vector<RankReport> ranks;
@@ -254,23 +252,24 @@ StepReport Trainer::step(std::int64_t index) {
   return report;
 }
 
-TrainResult Trainer::run() {
-  if (config_.train.eval_every > 0 && !engine_.data.valid)
-    throw_shared(ExitCode::kUsage,
-                 "train.eval_every = {}, but the data holds nothing out: give data.valid or {}, or "
-                 "set train.eval_every=0",
-                 config_.train.eval_every,
-                 config_.data.kind == DataKind::kMegatron
-                     ? "a data.split whose second part is not empty"
-                     : "a larger data.valid_fraction");
-  const auto claim = claim_checkpoints(world_, config_, log_);
-  const std::int64_t first = resume();
-  if (first < config_.train.steps) require_savable(world_, config_);
+// What cannot be written is told before the first step, and a run that is refused leaves no files.
+void Trainer::prepare_output() {
+  require_savable(world_, config_);
   if (config_.logging.trace_steps > 0)
     together(world_, [&] {
-      output_->try_trace();
+      output_.try_trace();
       return true;
     });
+  together(world_, [&] {
+    output_.open_metrics();
+    return true;
+  });
+}
+
+TrainResult Trainer::run() {
+  const auto claim = claim_checkpoints(world_, config_, log_);
+  const std::int64_t first = resume();
+  if (first < config_.train.steps) prepare_output();
   if (first == 0 && config_.train.eval_every > 0) evaluate(0);
   std::int64_t done = first;
   while (done < config_.train.steps && !result_.stopped_by_signal) {
@@ -283,7 +282,7 @@ TrainResult Trainer::run() {
     if (world_.rank() == 0 && (done % config_.logging.every == 0 || done == config_.train.steps)) {
       skipped_at_line_ = report.skipped;
       log_.info("{}", progress_line(report, config_));
-      output_->write_metrics(done, metrics_of(report));
+      output_.write_metrics(done, metrics_of(report));
     }
     const bool last = done == config_.train.steps || report.stop;
     if (traced(done - 1) && (last || !traced(done))) write_trace(done);
@@ -293,9 +292,10 @@ TrainResult Trainer::run() {
       evaluate(done);
     if (last || (config_.checkpoint.every > 0 && done % config_.checkpoint.every == 0)) save(done);
   }
-  share_error(world_, ExitCode::kBadInput, output_->lost());
+  share_error(world_, ExitCode::kBadInput, output_.lost());
   result_.first_step = first;
   result_.steps = done;
+  result_.traced_steps = traced_steps_;
   return result_;
 }
 

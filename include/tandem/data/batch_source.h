@@ -25,7 +25,8 @@ class BatchSource {
 };
 
 struct BatchSources {
-  std::unique_ptr<BatchSource> train, valid;  // valid: nullptr when there is no held-out data
+  // valid: nullptr when there is no held-out data, which train.eval_every > 0 does not allow.
+  std::unique_ptr<BatchSource> train, valid;
 };
 
 // Opens what config.data names. text: bytes of the files as tokens (vocab >= 256), every epoch in

@@ -17,6 +17,7 @@ struct TrainResult {
   std::int64_t first_step = 0;  // of this run: 0, or where it resumed
   double first_loss = 0.0, last_loss = 0.0;
   double first_held_out = 0.0, last_held_out = 0.0;  // nats per token; 0: not evaluated
+  std::int64_t traced_steps = 0;                     // in the files of logging.trace
   bool stopped_by_signal = false;
 };
 

@@ -243,7 +243,11 @@ TEST_CASE(
 
   // Less than a sample is no held-out data.
   config.data.split = "20,0,0";
+  CHECK_THROWS_WITH(open_data(config), Contains("of 20 documents data.split=20,0,0 leaves 0") &&
+                                           Contains("data.split=19,1,0"));
+  config.train.eval_every = 0;
   CHECK(open_data(config).valid == nullptr);
+  config.train.eval_every = 1;
   config.train.seq_len = 12;
   config.data.split = "19,1,0";
   CHECK_THROWS_WITH(open_data(config), Contains("12 tokens for validation") &&
