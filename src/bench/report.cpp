@@ -12,8 +12,9 @@
 namespace tandem::bench {
 namespace {
 
-// Four significant digits without an exponent: 0.01234, 1.234, 12.34, 1234, 123400.
+// Four significant digits without an exponent: 0.01234, 1.234, 12.34, 1234, 123400. NaN: "-".
 std::string number(double value) {
+  if (std::isnan(value)) return "-";
   if (value == 0.0 || !std::isfinite(value)) return "0";
   const int digits = static_cast<int>(std::floor(std::log10(std::fabs(value))));
   return fmt::format("{:.{}f}", value, std::clamp(3 - digits, 0, 6));

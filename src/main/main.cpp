@@ -208,7 +208,8 @@ int dispatch(int argc, char** argv) {
   trace_command->add_option("FILE", trace.path, "a file that logging.trace wrote")
       ->required()
       ->check(not_empty());
-  trace_command->add_option("--svg", trace.svg, "write a picture to this file")->check(not_empty());
+  auto* svg = trace_command->add_option("--svg", trace.svg, "write a picture to this file")
+                  ->check(not_empty());
   constexpr double kMostMs = 1e9, kLeastMs = 1e-6;  // 12 days, a nanosecond
   auto* from = trace_command->add_option("--from", trace.from_ms, "first millisecond shown")
                    ->check(number_in(0, kMostMs));
@@ -223,6 +224,8 @@ int dispatch(int argc, char** argv) {
       ->needs(around)
       ->check(number_in(kLeastMs, kMostMs));
   around->excludes(from)->excludes(to);
+  // The tables are of the whole trace.
+  for (auto* of_picture : {from, to, around}) of_picture->needs(svg);
   trace_command->footer(
       "Example: tandem trace trace-rank0.json --svg trace.svg --around dispatch_fwd");
 

@@ -13,6 +13,7 @@
 #include "tandem/comm/world.h"
 #include "tandem/config/load.h"
 #include "tandem/model/params.h"
+#include "tandem/trace/trace.h"
 #include "tandem/train/job_guard.h"
 #include "tandem/train/signals.h"
 #include "tandem/train/step_report.h"
@@ -51,6 +52,11 @@ void print_end(const TrainResult& result, const RunConfig& config, double second
   }
   log.note("done     {} in {}{}", counted(result.steps - result.first_step, "step"),
            duration(seconds), result.stopped_by_signal ? ", stopped by a signal" : "");
+  if (result.traced_steps > 0) {
+    const int ranks = config.world();
+    log.note("trace    {}{}", trace_file(config.logging.trace, 0),
+             ranks == 1 ? "" : fmt::format(" to {}", trace_file(config.logging.trace, ranks - 1)));
+  }
   log.note("loss     {:.4f} -> {:.4f}", result.first_loss, result.last_loss);
   if (result.last_held_out != result.first_held_out)
     log.note("held-out {:.4f} -> {:.4f} nats per token", result.first_held_out,

@@ -67,6 +67,8 @@ TraceSpan span_of(const Json& event, const std::map<std::int64_t, std::string>& 
 }
 
 ChromeTrace trace_of(const Json& root, const std::string& path) {
+  if (root.find("traceEvents") == nullptr)
+    throw_error(ExitCode::kBadInput, "{} is not a trace: it has no traceEvents", path);
   ChromeTrace trace;
   trace.rank = static_cast<int>(root.at("distributedInfo", path)
                                     .at("rank", path)
@@ -81,15 +83,26 @@ ChromeTrace trace_of(const Json& root, const std::string& path) {
   return trace;
 }
 
+// Lines of metrics are many documents, not one.
+Json parsed(const std::string& text, const std::string& path) {
+  constexpr JsonLimits kLimits{.bytes = std::size_t{1} << 30};
+  try {
+    return parse_json(text, path, ExitCode::kBadInput, kLimits);
+  } catch (const Error& error) {
+    throw_error(error.code(), "{} is not a trace, which is one JSON document ({})", path,
+                error.what());
+  }
+}
+
 }  // namespace
 
 ChromeTrace read_chrome_trace(const std::string& path) {
-  constexpr JsonLimits kLimits{.bytes = std::size_t{1} << 30};
-  const Json root = parse_json(contents(path), path, ExitCode::kBadInput, kLimits);
+  const std::string text = contents(path);
   try {
-    return trace_of(root, path);
+    return trace_of(parsed(text, path), path);
   } catch (const Error& error) {
-    throw_error(error.code(), "{}; give a trace that logging.trace wrote", error.what());
+    throw_error(error.code(), "{}; give a trace that logging.trace wrote, such as trace-rank0.json",
+                error.what());
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <limits>
 
 #include "tandem/base/error.h"
 #include "tandem/base/units.h"
@@ -35,7 +36,7 @@ std::string text_line(const StepReport& r, const RunConfig& config) {
       std::to_string(r.total_steps).size(), r.total_steps, r.loss, r.lr,
       std::isfinite(r.grad_norm) ? fmt::format("{:.3f}", r.grad_norm) : "overflow",
       rate(r.tokens_per_s), r.tflops);
-  if (config.parallel.ep > 1)  // alone, a rank sends only to itself
+  if (!std::isnan(r.hidden_share))
     line += fmt::format(" | a2a hidden {:.0f}%, exposed {:.0f} ms, host waits {:.0f} ms",
                         100.0 * r.hidden_share, r.exposed_ms, r.host_wait_ms);
   if (config.model.experts > 0)
@@ -111,7 +112,10 @@ StepReport combine(const std::vector<RankReport>& ranks, const RunConfig& config
     for (std::size_t i = 0; i < rank.expert_load.size(); ++i) load[i] += rank.expert_load[i];
   }
   out.loss /= static_cast<double>(config.train.global_batch) * config.train.seq_len;
-  out.hidden_share = ep_us > 0.0 ? hidden_us / ep_us : 1.0;
+  if (config.parallel.ep == 1)
+    out.hidden_share = std::numeric_limits<double>::quiet_NaN();
+  else
+    out.hidden_share = ep_us > 0.0 ? hidden_us / ep_us : 1.0;
 
   const auto experts = static_cast<std::size_t>(config.model.experts);
   for (std::size_t at = 0; experts > 0 && at + experts <= load.size(); at += experts) {
@@ -167,12 +171,14 @@ MetricList metrics_of(const StepReport& r) {
                         {"iteration-time", r.seconds},
                         {"tokens-per-second", r.tokens_per_s},
                         {"throughput", r.tflops},
-                        {"alltoall-hidden-share", r.hidden_share},
-                        {"alltoall-exposed-ms", r.exposed_ms},
                         {"host-wait-ms", r.host_wait_ms},
                         {"expert-load-max-over-mean", r.load_max_over_mean},
                         {"dead-experts", static_cast<double>(r.dead_experts)},
                         {"memory-gib", r.memory_gib}};
+  if (!std::isnan(r.hidden_share)) {
+    metrics.emplace_back("alltoall-hidden-share", r.hidden_share);
+    metrics.emplace_back("alltoall-exposed-ms", r.exposed_ms);
+  }
   if (r.scales_loss) {
     metrics.emplace_back("loss-scale", r.loss_scale);
     metrics.emplace_back("skipped-steps", static_cast<double>(r.skipped));

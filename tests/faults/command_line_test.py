@@ -74,9 +74,9 @@ class CommandLine(JobTest):
         self.refused(0, r"say \\u001b\[31mx{350,400}[.]{3}\n", "trace",
                      self.trace(about="say \x1b[31m" + "x" * 100000))
         self.refused(2, r"it has dispatch_fwd, y{60}[.]{3}$", "trace",
-                     self.trace(name="y" * 100000), "--around", "x")
-        self.refused(2, "it has dispatch_fwd L0 L3 mb0..1$", "trace", self.trace(), "--around",
-                     "dispatch_fwd L99 mb0")
+                     self.trace(name="y" * 100000), "--svg", self.path("t.svg"), "--around", "x")
+        self.refused(2, "it has dispatch_fwd L0 L3 mb0..1$", "trace", self.trace(), "--svg",
+                     self.path("t.svg"), "--around", "dispatch_fwd L99 mb0")
 
     def test_a_picture_does_not_replace_what_it_shows(self):
         path = self.trace()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import unittest
 
@@ -165,6 +166,37 @@ class Reports(JobTest):
         for (_, loss, perplexity), exact in zip(found, held_out, strict=True):
             self.assertAlmostEqual(loss, exact, delta=5e-7 * exact)  # seven digits
             self.assertAlmostEqual(perplexity, math.exp(exact), delta=5e-6 * perplexity)
+
+    def test_shares_of_the_all_to_all_are_told_where_ranks_exchange_rows(self):
+        keys = {"alltoall-hidden-share", "alltoall-exposed-ms"}
+        for ep, told in ((1, set()), (2, keys)):
+            done = tandem("train", self.config, "--ranks", "4", "train.steps=1",
+                          f"parallel.ep={ep}", "logging.format=json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(keys & set(json.loads(done.stdout)), told)
+
+    def test_the_end_names_the_traces(self):
+        train = ["train", self.config, "--ranks", "4", "train.steps=3",
+                 "logging.trace=" + self.path("t")]
+        done = tandem(*train, "logging.trace_begin=1", "logging.trace_steps=1")
+        self.assertIn(f"trace    {self.path('t')}-rank0.json to {self.path('t')}-rank3.json\n",
+                      done.stdout)
+        self.assertTrue(os.path.exists(self.path("t-rank3.json")))
+
+    @unittest.skipIf(os.cpu_count() == 1, "wants two cores")
+    def test_fewer_cores_than_threads_are_told(self):
+        core = {min(os.sched_getaffinity(0))}
+        for threads, told in ((2, True), (1, False)):
+            done = tandem("train", self.config, "--ranks", "4", "train.steps=1",
+                          f"train.cpu_threads={threads}",
+                          preexec_fn=lambda: os.sched_setaffinity(0, core))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = done.stdout + done.stderr
+            self.assertRegex(said, r"core\(s\), of which rank 0 may use 1\n")
+            self.assertEqual("rank 0: 2 thread(s) on 1 of " in said, told, said)
+            self.assertEqual("--bind-to none, or give a smaller train.cpu_threads" in said, told)
+        self.assertNotIn("may use", tandem("train", self.config, "--ranks", "4",
+                                           "train.steps=1").stdout)
 
     def test_train_counts_parameters_as_plan_does(self):
         total, active = re.search(r"parameters +(\S+ [KMB]) total, (\S+ [KMB]) active",

@@ -52,6 +52,14 @@ class Bench(JobTest):
         for row in self.rows("a.json")["rows"]:
             self.assertGreater(row["slowdown"], 0)
 
+    def test_one_rank_has_no_share_of_hidden_exchanges(self):
+        for layout, ranks in ((ONE, 1), (["parallel.pp=1", "parallel.vpp=1", "parallel.ep=2"], 2)):
+            job = self.bench("slice", self.config, *layout, "--ranks", str(ranks), "--json",
+                             self.path("s.json"))
+            self.require_end(job, 0, "median .* - " if ranks == 1 else "median")
+            shares = [row["hidden_pct"] for row in self.rows("s.json")["rows"]]
+            self.assertEqual([share is None for share in shares], [ranks == 1] * len(shares))
+
     def test_wrong_use_ends_with_2_and_says_what_helps(self):
         for arguments, says in (
                 (["lyaer"], "did you mean layer"),

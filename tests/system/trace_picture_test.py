@@ -115,15 +115,21 @@ class TracePicture(JobTest):
     def test_what_is_wrong_is_said(self):
         path, _ = self.traced()
         for code, words, *arguments in (
-                (2, "no such node; it has .*attention_fwd", path, "--around", "nothing"),
-                (2, "nothing lies between", path, "--from", "1e9"),
+                (2, "no such node; it has .*attention_fwd", path, "--svg", "x.svg", "--around", "nothing"),
+                (2, "--around requires --svg", path, "--around", "dispatch_fwd"),
+                (2, "--from requires --svg", path, "--from", "1"),
+                (2, "--to requires --svg", path, "--to", "1"),
+                (2, "nothing lies between", path, "--svg", "x.svg", "--from", "1e9"),
                 (3, "cannot read .*logging.trace", self.path("missing.json")),
                 (3, "cannot be written", path, "--svg", "/dev/null/a.svg")):
             done = trace(*arguments)
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertRegex(done.stderr, words)
         for text, words in (("not json", "line 1"),
-                            ("{}", "distributedInfo"),
+                            ('{"step": 1, "lm loss": 4.2}\n{"step": 2, "lm loss": 4.1}\n',
+                             "is not a trace, .*; give a trace that logging.trace wrote, such as"),
+                            ("{}", "is not a trace: it has no traceEvents; give a trace"),
+                            ('{"traceEvents": []}', "distributedInfo"),
                             ('{"distributedInfo": {"rank": 0}, "traceEvents": []}', "no step"),
                             ('{"distributedInfo": {"rank": 0}, "traceEvents": [3]}', "an object"),
                             (json.dumps({"distributedInfo": {"rank": 0}, "traceEvents": [

@@ -41,7 +41,8 @@ struct Row {
   double rate = 0;              // in `unit`
   std::string unit;             // "TFLOP/s" | "GB/s" | ""
   double share = 0;             // time the limits allow / time taken; 0: no limit fits
-  std::vector<std::pair<std::string, double>> more;  // further columns: name and value
+  // Further columns: name and value. NaN: does not apply, "-" in tables and null in JSON.
+  std::vector<std::pair<std::string, double>> more;
 };
 
 struct Report {

@@ -30,7 +30,8 @@ struct StepReport {
   std::int64_t step = 0, total_steps = 0;
   double loss = 0.0, aux = 0.0, grad_norm = 0.0, lr = 0.0;
   double seconds = 0.0, tokens_per_s = 0.0, tflops = 0.0;
-  double hidden_share = 0.0;                    // of expert all-to-all time, over all ranks
+  // Of expert all-to-all time, over all ranks; NaN with ep = 1: alone, a rank sends only to itself.
+  double hidden_share = 0.0;
   double exposed_ms = 0.0, host_wait_ms = 0.0;  // largest over ranks
   double forward_backward_ms = 0.0, optimizer_ms = 0.0;  // largest over ranks
   double load_max_over_mean = 0.0;                       // worst layer
