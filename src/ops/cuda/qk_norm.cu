@@ -1,5 +1,7 @@
 // RMS norm of queries and keys, in place on the q and k parts of qkv. Heads whose width is a few
 // times a warp's have kernels with one warp a head; other groups have a block each.
+#include <limits>
+
 #include "kernel.cuh"
 #include "parts.cuh"
 #include "tandem/ops/cuda.h"
@@ -188,6 +190,17 @@ __global__ void __launch_bounds__(kHeadThreads)
   }
 }
 
+// Blocks of the kernels that have one a (token, group).
+unsigned blocks_of_groups(int tokens, const Groups& groups) {
+  const std::int64_t blocks = std::int64_t{tokens} * groups.count;
+  if (blocks > std::numeric_limits<int>::max())
+    throw_error(ExitCode::kUsage,
+                "QK norm on CUDA: {} tokens with {} norm groups each are more than a launch holds; "
+                "lower train.micro_batch",
+                tokens, groups.count);
+  return static_cast<unsigned>(blocks);
+}
+
 // body.template operator()<N>() where groups are heads of kWarp * N elements; false elsewhere.
 template <class Body>
 bool with_head_pack(const ops::HeadShape& shape, bool full, const Body& body) {
@@ -218,7 +231,7 @@ void run(const ops::QkNormFwd& op, CudaStream& stream) {
           groups, tokens, op.eps);
     });
     if (by_heads) return;
-    qk_norm_fwd<T><<<unsigned(tokens) * unsigned(groups.count), kThreads, 0, stream.handle()>>>(
+    qk_norm_fwd<T><<<blocks_of_groups(tokens, groups), kThreads, 0, stream.handle()>>>(
         op.qkv.as<T>(), op.raw.as<T>(), op.w_q.as<T>(), op.w_k.as<T>(), op.rstd.as<float>(), groups,
         op.eps);
   });
@@ -247,7 +260,7 @@ void run(const ops::QkNormBwd& op, CudaStream& stream) {
                           stream.handle()>>>(op.d_qkv.as<T>(), op.raw.as<T>(), op.rstd.as<float>(),
                                              parts, groups, tokens);
     add_weight_parts(op, parts, num_parts, groups, stream.handle());
-    qk_norm_bwd<T><<<unsigned(tokens) * unsigned(groups.count), kThreads, 0, stream.handle()>>>(
+    qk_norm_bwd<T><<<blocks_of_groups(tokens, groups), kThreads, 0, stream.handle()>>>(
         op.d_qkv.as<T>(), op.raw.as<T>(), op.w_q.as<T>(), op.w_k.as<T>(), op.rstd.as<float>(),
         groups);
   });
