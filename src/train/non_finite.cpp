@@ -82,8 +82,9 @@ std::string way_out(const NonFiniteStep& step, const RunConfig& config, bool par
     text = fmt::format("The last update, that of step {}, brought it. {}", step.index, kSlower);
     if (!step.newest.empty())
       text += fmt::format(
-          "; the run goes on from {}, or, where that folder is removed, from an earlier checkpoint",
-          step.newest);
+          "; {}the run goes on from {}, or, where that folder is removed, from an earlier "
+          "checkpoint",
+          config.checkpoint.resume ? "" : "with checkpoint.resume=true ", step.newest);
   }
   const std::string losses = router_losses(config.model);
   if (nowhere && !losses.empty())

@@ -7,6 +7,7 @@
 #include "non_finite.h"
 #include "same_run.h"
 #include "tandem/base/error.h"
+#include "tandem/base/json.h"
 #include "tandem/comm/shared_error.h"
 
 namespace tandem {
@@ -103,15 +104,31 @@ void require_finite(World& world, const HostState& state, DType storage, const R
                    step, rank, found[rank], config.checkpoint.dir);
 }
 
-// The same of what another run, or other hands, have written.
+// "set train.dtype=fp32, with which it was written".
+std::string dtype_that_holds(const std::string& path, const CheckpointInfo& info, DType storage) {
+  const Json config = parse_json(info.config_json, path + ", config");
+  const Json* train = config.find("train");
+  const Json* dtype = train == nullptr ? nullptr : train->find("dtype");
+  if (dtype != nullptr && dtype->as_string("train.dtype") != name_of(storage))
+    return fmt::format("set train.dtype={}, with which it was written",
+                       dtype->as_string("train.dtype"));
+  return storage == DType::kF16 ? "set train.dtype=bf16 or fp32" : "set train.dtype=fp32";
+}
+
+// The same of what another run, or other hands, have written. A weight that is too large for this
+// run's dtype alone is no damage.
 CheckpointInfo load_finite(const std::string& path, const HostState& state, DType storage) {
   CheckpointInfo info = load_checkpoint(path, state.all);
-  const std::string found = first_non_finite(state.all, storage);
+  const std::string found = first_non_finite(state.all, DType::kF32);
   if (!found.empty())
     throw_error(ExitCode::kBadInput,
                 "{} holds what no training recovers from: {}; remove this folder to go on from an "
                 "earlier checkpoint",
                 path, found);
+  const std::string too_large = first_non_finite(state.all, storage);
+  if (!too_large.empty())
+    throw_error(ExitCode::kUsage, "{} holds a weight that is too large for train.dtype={}: {}; {}",
+                path, name_of(storage), too_large, dtype_that_holds(path, info, storage));
   return info;
 }
 

@@ -104,8 +104,11 @@ TEST_CASE("weights that the dtype of the parameters does not hold are neither sa
         CHECK_NOTHROW(save(world, engine, 2));
     });
   CHECK(refusal(fp32) == "");
-  CHECK_THAT(refusal(fp16), Contains("3: ") && Contains("step-00000002 holds what no training") &&
-                                Contains("infinite in fp16") && Contains("remove this folder"));
+  CHECK_THAT(refusal(fp16),
+             Contains("2: ") &&
+                 Contains("step-00000002 holds a weight that is too large for train.dtype=fp16") &&
+                 Contains("is 65520, infinite in fp16; set train.dtype=fp32, with which it was") &&
+                 !Contains("remove"));
 }
 
 TEST_CASE("the first value that is not finite is found wherever it lies") {
@@ -133,6 +136,10 @@ TEST_CASE("what is said of a step fits what was found") {
                             Contains("goes on from c/step-2, or, where that folder is removed") &&
                             !Contains("left as they were") && !Contains("aux_loss_coef"));
   CHECK_THAT(said_of({4, kNan, kNan, {"parameter embedding"}, ""}, config), !Contains("folder"));
+  CHECK_THAT(parameter, !Contains("checkpoint.resume"));
+  CHECK_THAT(said_of({4, kNan, kNan, {"parameter embedding"}, "c/step-2"},
+                     small(1, {"checkpoint.resume=false"})),
+             Contains("with checkpoint.resume=true the run goes on from c/step-2"));
   const std::string nowhere = said_of({0, 1.0, HUGE_VAL, {""}, ""}, config);
   CHECK_THAT(nowhere, Contains("none found in a second run") && Contains("model.init_std") &&
                           Contains("lower model.aux_loss_coef = 1e+37") && !Contains("z_loss"));

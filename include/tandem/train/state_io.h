@@ -33,8 +33,9 @@ void save_state(World& world, Device& device, Stream& stream, const Params& para
 
 // Finds the newest complete checkpoint (rank 0 looks and verifies, the others are told), loads this
 // rank's shards and publishes the parameters. nullopt: there is none. Collective, blocking. Throws
-// SharedError(kBadInput) for another model and for values that are not finite, SharedError(kUsage) where the samples would be others
-// (train.seed, seq_len, global_batch); rank 0 warns of other changes (src/train/same_run.h).
+// SharedError(kBadInput) for another model and for values that are not finite, SharedError(kUsage)
+// where the samples would be others (train.seed, seq_len, global_batch) and for weights that
+// train.dtype does not hold; rank 0 warns of other changes (src/train/same_run.h).
 std::optional<CheckpointInfo> load_state(World& world, Device& device, Stream& stream,
                                          const Params& params, Optimizer& optimizer,
                                          const RunConfig& config, Log& log);
