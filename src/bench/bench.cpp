@@ -4,11 +4,10 @@
 
 #include "benches.h"
 #include "tandem/base/error.h"
-#include "tandem/base/host_memory.h"
 #include "tandem/base/nearest.h"
-#include "tandem/comm/shared_error.h"
 #include "tandem/train/device_choice.h"
 #include "tandem/train/hook_scope.h"
+#include "tandem/train/host_share.h"
 #include "world_benches.h"
 
 namespace tandem::bench {
@@ -37,13 +36,6 @@ const Entry& entry(Kind kind) {
 std::vector<Row> limits_of(Device& device, DType dtype, int repeats) {
   const auto stream = device.make_stream("bench", 0);
   return measure(device, *stream, dtype, repeats, {}).limits;
-}
-
-// What the kernel would hand out beyond the memory there is would end some process later. Measured
-// by all ranks of a host before one of them takes any.
-std::size_t free_host_memory(World& world) {
-  const double share = together(world, [&] { return available_host_bytes() / world.local_size(); });
-  return static_cast<std::size_t>(share);
 }
 
 double flops_limit(const std::vector<Row>& limits) {
@@ -83,7 +75,9 @@ Report run(World& world, Kind kind, const RunConfig& config, int repeats, Log& l
   report.bench = name_of(kind);
   report.ranks = world.size();
   report.repeats = repeats;
-  auto device = open_device(world, config.train, log, free_host_memory(world));
+  // What the kernel would hand out beyond the memory there is would end some process later.
+  auto device =
+      open_device(world, config.train, log, static_cast<std::size_t>(host_bytes_of_rank(world)));
   report.device = device->description();
   if (const OneRank bench = entry(kind).one_rank) {
     const HookScope work(hooks.on_own_work);

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "tandem/base/json_writer.h"
+#include "tandem/base/units.h"
 #include "tandem/bench/bench.h"
 #include "tandem/config/load.h"
 
@@ -80,8 +81,8 @@ void write_rows(JsonWriter& json, const std::vector<Row>& rows) {
 }  // namespace
 
 std::string to_table(const Report& report) {
-  std::string text = fmt::format("bench {}: {}, {} rank(s), {} repeats", report.bench,
-                                 report.device, report.ranks, report.repeats);
+  std::string text = fmt::format("bench {}: {}, {}, {}", report.bench, report.device,
+                                 counted(report.ranks, "rank"), counted(report.repeats, "repeat"));
   if (!report.transport.empty()) text += ", transport " + report.transport;
   std::vector<std::pair<std::string, Line>> lines = {{"", header(report.rows)}};
   for (const auto* rows : {&report.limits, &report.rows})

@@ -12,6 +12,7 @@
 #include "order_memory.h"
 #include "sources.h"
 #include "tandem/base/error.h"
+#include "tandem/base/units.h"
 #include "tandem/data/sample_order.h"
 #include "tandem/data/token_file.h"
 
@@ -203,9 +204,9 @@ void require_documents(const Files& files, const std::vector<Range>& ranges,
   }
   if (held_out > 0) return;
   throw_error(ExitCode::kUsage,
-              "train.eval_every = {}, but of {} document{} data.split={} leaves 0 held out: give "
+              "train.eval_every = {}, but of {} data.split={} leaves 0 held out: give "
               "data.valid{}, or set train.eval_every=0",
-              config.train.eval_every, all, all == 1 ? "" : "s", config.data.split,
+              config.train.eval_every, counted(all, "document"), config.data.split,
               most > 1 ? fmt::format(" or data.split={},1,0", most - 1) : "");
 }
 

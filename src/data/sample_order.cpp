@@ -7,6 +7,7 @@
 
 #include "numpy_shuffle.h"
 #include "tandem/base/error.h"
+#include "tandem/base/units.h"
 #include "tandem/config/split.h"
 
 namespace tandem {
@@ -124,10 +125,10 @@ SampleOrderSize sample_order_size(std::span<const std::int32_t> lengths,
   if (size.samples > std::numeric_limits<std::uint32_t>::max()) {
     throw_error(
         ExitCode::kBadInput,
-        "{} samples of {} tokens in {} epoch(s) of {} tokens are more than the sample order "
+        "{} samples of {} tokens in {} of {} tokens are more than the sample order "
         "can hold, 2^32 - 1; raise train.seq_len, lower train.steps or train.global_batch, or give "
         "less data in data.train or a smaller share of data.split",
-        size.samples, options.seq_len, size.epochs, tokens);
+        size.samples, options.seq_len, counted(size.epochs, "epoch"), tokens);
   }
   const SampleOrder order;
   using Place = decltype(order.sample_index)::value_type;

@@ -1,21 +1,15 @@
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 
 #include "append_file.h"
 #include "tandem/base/error.h"
+#include "tandem/base/host_name.h"
 #include "tandem/trace/metrics.h"
 #include "tensorboard_record.h"
 
 namespace tandem {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
-}
 
 // The first free name of events.out.tfevents.<time>.<host>.<pid>.<0, 1, ...>.
 std::string free_path(const std::string& folder, double now_s) {

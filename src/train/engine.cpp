@@ -7,13 +7,14 @@
 #include "memory_check.h"
 #include "non_finite.h"
 #include "tandem/base/error.h"
-#include "tandem/base/host_memory.h"
+#include "tandem/base/units.h"
 #include "tandem/comm/shared_error.h"
 #include "tandem/config/load.h"
 #include "tandem/model/slot.h"
 #include "tandem/runtime/rehearsal.h"
 #include "tandem/schedule/check.h"
 #include "tandem/train/device_choice.h"
+#include "tandem/train/host_share.h"
 
 namespace tandem {
 namespace {
@@ -71,9 +72,8 @@ bool all_finite(Device& device, Stream& stream, const View& view) {
   return all_finite(view.dtype, bytes);
 }
 
-// Every rank of the host takes as much. Measured by all of them before one takes any.
 BatchSources open_sources(World& world, const RunConfig& config) {
-  const double share = together(world, [&] { return available_host_bytes() / world.local_size(); });
+  const double share = host_bytes_of_rank(world);
   return together(world, [&] { return open_data(config, share); });
 }
 
@@ -103,10 +103,10 @@ std::vector<Program> sound_programs(const RunConfig& config, ProgramKind kind) {
   std::vector<Program> programs = build_programs(lower_options(config), kind);
   const CheckReport report = check_programs(programs);
   if (!report.ok())
-    throw_error(ExitCode::kInternal,
-                "the {} program is unsound, {} finding(s); first: stage {}: {}",
-                kind == ProgramKind::kTraining ? "training" : "evaluation", report.total_findings,
-                report.findings[0].stage, report.findings[0].what);
+    throw_error(ExitCode::kInternal, "the {} program is unsound, {}; first: stage {}: {}",
+                kind == ProgramKind::kTraining ? "training" : "evaluation",
+                counted(report.total_findings, "finding"), report.findings[0].stage,
+                report.findings[0].what);
   return programs;
 }
 

@@ -17,10 +17,10 @@ void require_memory(World& world, const Device& device, const RunConfig& config,
   const double there = available_host_bytes();
   if (device.kind() == DeviceKind::kCpu && there > 0.0 && wanted > there)
     text = fmt::format(
-        "this host's {} rank(s) need about {:.1f} GiB together (parameters {:.1f}, gradients "
+        "about {:.1f} GiB are needed by the {} of this host (parameters {:.1f}, gradients "
         "{:.1f}, optimizer {:.1f}, activations {:.1f} GiB a rank) and {:.1f} GiB are free: use a "
         "smaller model or micro-batch, or more hosts; tandem plan shows the parts",
-        world.local_size(), wanted / kGib, static_cast<double>(plan.params) / kGib,
+        wanted / kGib, counted(world.local_size(), "rank"), static_cast<double>(plan.params) / kGib,
         static_cast<double>(plan.grads) / kGib, static_cast<double>(plan.optimizer) / kGib,
         static_cast<double>(plan.saved + plan.transient) / kGib, there / kGib);
   share_error(world, ExitCode::kMemory, text);

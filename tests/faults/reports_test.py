@@ -6,7 +6,7 @@ import os
 import re
 import unittest
 
-from jobs import JobTest, tandem
+from jobs import ENVIRONMENT, MPIRUN, SANITIZER, TANDEM, JobTest, tandem
 
 
 class Reports(JobTest):
@@ -186,17 +186,44 @@ class Reports(JobTest):
     @unittest.skipIf(os.cpu_count() == 1, "wants two cores")
     def test_fewer_cores_than_threads_are_told(self):
         core = {min(os.sched_getaffinity(0))}
-        for threads, told in ((2, True), (1, False)):
+        for threads, told in ((2, True), (1, False), (0, False)):  # 0: of the cores it may use
             done = tandem("train", self.config, "--ranks", "4", "train.steps=1",
                           f"train.cpu_threads={threads}",
                           preexec_fn=lambda: os.sched_setaffinity(0, core))
             self.assertEqual(done.returncode, 0, done.stderr)
             said = done.stdout + done.stderr
-            self.assertRegex(said, r"core\(s\), of which rank 0 may use 1\n")
-            self.assertEqual("rank 0: 2 thread(s) on 1 of " in said, told, said)
-            self.assertEqual("--bind-to none, or give a smaller train.cpu_threads" in said, told)
-        self.assertNotIn("may use", tandem("train", self.config, "--ranks", "4",
-                                           "train.steps=1").stdout)
+            self.assertRegex(said, r"4 ranks on \d+ cores, of which rank 0 may use 1\n")
+            self.assertEqual("4 of 4 ranks will be slow for want of cores: rank 0 has 2 threads and "
+                             "may use 1 core; set train.cpu_threads=1\n" in said, told, said)
+            self.assertEqual("for want of cores" in said, told, said)
+        if len(os.sched_getaffinity(0)) == os.cpu_count():
+            self.assertNotIn("may use", tandem("train", self.config, "--ranks", "4",
+                                               "train.steps=1").stdout)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) == 1, "wants two cores")
+    def test_ranks_that_are_bound_to_fewer_cores_than_their_share_are_told(self):
+        if SANITIZER == "thread":
+            self.skipTest("the MPI library is not instrumented for ThreadSanitizer")
+        cores = len(os.sched_getaffinity(0))
+        told = (f"1 of 1 rank will be slow for want of cores: rank 0 may use 1 core, its share of "
+                f"the host is {cores}; start the ranks unbound (mpirun --bind-to none)\n")
+        core = {min(os.sched_getaffinity(0))}
+        for ranks, bind_to, script, allowed, says in (
+                (1, "hwthread", [], None, told),
+                (2, "hwthread", ["sh", "-c", '"$@"; exit $?', "sh"], None,
+                 "start the ranks unbound" if os.cpu_count() >= 4 else ""),
+                (1, "none", [], None, ""),
+                (2, "none", [], core, "")):  # as in a container that has one core
+            with self.subTest(ranks=ranks, bind_to=bind_to, allowed=allowed):
+                job = self.start(
+                    [MPIRUN, "-np", str(ranks), "--bind-to", bind_to, *script, TANDEM, "train",
+                     self.config, "parallel.pp=1", "parallel.vpp=1", "parallel.ep=1",
+                     "train.steps=1", "train.cpu_threads=0"],
+                    env=dict(ENVIRONMENT, ASAN_OPTIONS="detect_leaks=0"),
+                    preexec_fn=lambda to=allowed: to and os.sched_setaffinity(0, to))
+                self.require_end(job, 0)
+                self.assertIn(says, job.text())
+                self.assertEqual("for want of cores" in job.text(), bool(says), job.text())
 
     def test_train_counts_parameters_as_plan_does(self):
         total, active = re.search(r"parameters +(\S+ [KMB]) total, (\S+ [KMB]) active",

@@ -3,11 +3,11 @@
 #include <mutex>
 #include <new>
 
-#include "../host_name.h"
 #include "clock.h"
 #include "cpu_event.h"
 #include "fifo_stream.h"
 #include "tandem/base/error.h"
+#include "tandem/base/host_name.h"
 #include "tandem/device/device.h"
 
 namespace tandem {

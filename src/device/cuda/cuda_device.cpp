@@ -6,8 +6,8 @@
 #include <mutex>
 #include <thread>
 
-#include "../host_name.h"
 #include "tandem/base/error.h"
+#include "tandem/base/host_name.h"
 #include "tandem/base/units.h"
 #include "tandem/device/cuda_check.h"
 #include "tandem/device/cuda_gate_thread.h"

@@ -1,4 +1,4 @@
-#include "host_name.h"
+#include "tandem/base/host_name.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@ namespace tandem {
 
 std::string host_name() {
   std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown-host";
+  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "unknown-host";
   return name.data();
 }
 
