@@ -83,7 +83,7 @@ def delays(jobs, steps=500):
         quiet = jobs.run(file_name("quiet", name), ranks, "smoke.json", *common)
         with jobs.start(file_name("delays", name), ranks, "smoke.json", *common) as job:
             job.wait_for('"step": 1,')
-            stops = stir(job, random.Random(1), 240)
+            stops = stir(name, job, ranks, random.Random(1), 240)
             code = job.end(240)
         if code != 0:
             raise Failed(f"{name} under random delays ended with {code}:\n{job.text()[-2000:]}")
@@ -100,12 +100,16 @@ def delays(jobs, steps=500):
             raise Failed(f"{name}: delays changed the loss: {final}")
 
 
-def stir(job, dice, limit):
+def stir(name, job, count, dice, limit):
     """Stops one random rank after another until the job ends, `limit` s at most; how often."""
     stops = 0
-    ranks = list(job.ranks().values())
     end = time.monotonic() + limit
-    while ranks and job.process.poll() is None and time.monotonic() < end:
+    while sorted(found := job.ranks()) != list(range(count)):
+        if job.process.poll() is not None or time.monotonic() > end:
+            raise Failed(f"{name}: ranks {sorted(found)} found, wanted {count}:\n{job.text()[-2000:]}")
+        time.sleep(0.05)
+    ranks = list(found.values())
+    while job.process.poll() is None and time.monotonic() < end:
         time.sleep(dice.uniform(0.0, 0.03))
         pid = dice.choice(ranks)
         if not send(pid, signal.SIGSTOP):

@@ -106,6 +106,15 @@ class TreeBuilder {
     throw_error(code_, "{}: line {}, column {}: {}", origin_, line, column, why);
   }
 
+  // The bare word that holds the character, or nothing.
+  [[nodiscard]] std::string_view word_at(std::size_t at) const {
+    constexpr std::string_view kEnds = " \t\r\n,:[]{}\"";
+    if (kEnds.find(text_[at]) != std::string_view::npos) return "";
+    const std::size_t before = text_.substr(0, at).find_last_of(kEnds);
+    const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+    return text_.substr(begin, text_.find_first_of(kEnds, at) - begin);
+  }
+
   // What the lexer did not understand is written so elsewhere.
   [[nodiscard]] std::string_view hint() const {
     if (furthest_ == text_.data()) return "";
@@ -113,7 +122,12 @@ class TreeBuilder {
     const std::string_view rest = text_.substr(at);
     const auto begins = [&](auto... words) { return (rest.starts_with(words) || ...); };
     if (begins("//", "/*", "#")) return "; JSON has no comments: leave them out";
-    if (begins("T", "F", "N")) return "; JSON writes true, false and null in small letters";
+    const std::string_view word = word_at(at);
+    const auto is = [&](auto... words) { return ((word == words) || ...); };
+    if (is("True", "TRUE", "False", "FALSE", "None", "Null", "NULL"))
+      return "; JSON writes true, false and null in small letters";
+    if (is("NaN", "nan", "NAN", "Infinity", "-Infinity", "inf", "-inf", "Inf", "-Inf"))
+      return "; JSON has no NaN and no Infinity: give a finite number";
     if (begins("'")) return "; JSON has double quotes";
     const std::size_t before = text_.substr(0, at).find_last_not_of(" \t\r\n");
     const bool after_comma = before != std::string_view::npos && text_[before] == ',';

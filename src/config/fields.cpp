@@ -180,7 +180,8 @@ void add_train(std::vector<Field>& all, TrainConfig& t) {
       "evaluations, reading data and its end four times as long; building programs does not count");
   add("alltoall_delay_us", &t.alltoall_delay_us, {0, 1e9}, "us",
       "Modelled network time added to every expert all-to-all");
-  add("deterministic", &t.deterministic, kAny, "", "GPUs: the same numbers in every run on machines alike; false lets attention be faster");
+  add("deterministic", &t.deterministic, kAny, "",
+      "GPUs: the same numbers in every run on machines alike; false lets attention be faster");
   add("poison_memory", &t.poison_memory, kAny, "",
       "Fill freed activations, and before a step the gradients of experts, with NaN: a read shows");
 }

@@ -143,6 +143,7 @@ class Loader {
     for (const Assignment& a : assignments_)
       if (a.field->name() == "model.preset") last = &a;
     if (warnings == nullptr || last == nullptr || last->source.empty()) return;
+    if (config_.model.preset.empty()) return;  // no preset is asked for
     const std::vector<Field> unset = config::fields(preset);
     std::string keys;
     int count = 0;

@@ -46,6 +46,12 @@ TEST_CASE("the parser refuses what is ambiguous or hostile, and names the place"
   CHECK_THAT(parse_failure("[1, 2"), Contains("line 1") && !Contains("comments"));
   for (const char* text : {"// c\n1", "[1, /* c */ 2]", "{\"a\": 1 # c\n}"})
     CHECK_THAT(parse_failure(text), Contains("JSON has no comments"));
+  for (const char* text : {"True", "[False]", "{\"a\": None}", "[NULL, 1]"})
+    CHECK_THAT(parse_failure(text), Contains("true, false and null in small letters"));
+  for (const char* text : {"NaN", "{\"a\": nan}", "[Infinity]", "[-Infinity]", "[1, -inf]"})
+    CHECK_THAT(parse_failure(text), Contains("JSON has no NaN and no Infinity"));
+  for (const char* text : {"FP16", "{\"a\": Node}", "[Nano]", "[\"NaN\n\"]"})
+    CHECK_THAT(parse_failure(text), !Contains("small letters") && !Contains("JSON has no"));
   CHECK_THAT(parse_failure("[1,\n2,\n}"), Contains("line 3, column 1"));
   for (const char* text :
        {"", " ", "[1] 2", "{\"a\" 1}", "[1,]", "NaN", "Infinity", "'a'", "// c\n1", "1e400",

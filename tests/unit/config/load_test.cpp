@@ -160,6 +160,8 @@ TEST_CASE("a preset of the command line that yields to the file says which of it
   CHECK(warned(R"({"model": {"preset": "mixtral-8x7b", "layers": 2}})", {}).empty());
   CHECK(warned("{}", {"model.preset=mixtral-8x7b", "model.layers=2"}).empty());
   CHECK(warned(R"({"model": {"layers": 32}})", {"model.preset=mixtral-8x7b"}).empty());
+  // No preset has no values.
+  CHECK(warned(file, {"model.preset="}).empty());
 }
 
 TEST_CASE("a key without its section leads to it") {
@@ -253,6 +255,7 @@ TEST_CASE("whatever is wrong with a key is said, with what to write instead") {
       {R"({"parallel": {"partition": 2}})",
        "parallel.partition: expected an array, got the integer 2; write it in brackets: [2]"},
       {R"({"overlap": {"enabled": True}})", "; JSON writes true, false and null in small letters"},
+      {R"({"optimizer": {"lr": NaN}})", "; JSON has no NaN and no Infinity: give a finite number"},
       {R"({"train": {"steps": 1, }})", "; leave out the comma before it"},
       {R"({"data": {"train": ["a",
                              ]}})",
