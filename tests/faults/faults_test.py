@@ -25,9 +25,14 @@ def contents(folder):
     return sums
 
 
-def has_thread(pid, name):
-    return pid and any(of_process(f"{pid}/task/{task}", "comm").strip() == name
-                       for task in os.listdir(f"/proc/{pid}/task"))
+def waits_of_thread(pid, name):
+    """How often the process's thread of this name has waited; 0 before it begins."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        if of_process(f"{pid}/task/{task}", "comm").strip() == name:
+            waits = re.search(r"^voluntary_ctxt_switches:\s*(\d+)",
+                              of_process(f"{pid}/task/{task}", "status"), re.MULTILINE)
+            return int(waits[1]) if waits else 0
+    return 0
 
 
 class Killed(JobTest):
@@ -96,12 +101,11 @@ class Killed(JobTest):
     def stop_in_benchmark(self, name, *expected):
         job = self.mpirun("train.watchdog_s=2", "train.alltoall_delay_us=20000", "--repeats", "60",
                           command=("bench", name))
+        ranks = dict(job.ranks())
         end = time.monotonic() + 60
-        while not has_thread(job.ranks().get(2), "ep"):  # there are lanes
+        while waits_of_thread(ranks[2], "ep") < 100:  # its lane is in the midst of all-to-alls
             self.assertLess(time.monotonic(), end, job.text())
             time.sleep(0.05)
-        time.sleep(1)
-        ranks = dict(job.ranks())
         os.kill(ranks[2], signal.SIGSTOP)
         self.require_end(job, 5, *expected, seconds=40)
         self.require_gone(ranks.values())
