@@ -10,16 +10,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool has_shards(const fs::path& folder) {
+  std::error_code unknown;
+  for (fs::directory_iterator at(folder, unknown), end; !unknown && at != end;
+       at.increment(unknown))
+    if (const std::string name = at->path().filename().string();
+        name.starts_with("rank-") && name.ends_with(".safetensors"))
+      return true;
+  return false;
+}
+
 // The step of the checkpoint that `folder` is; nullopt: it is none. Other programs have files
 // called manifest.json too: one that cannot be read counts only where the folder has a checkpoint's
-// name.
+// name, and the files of its ranks.
 std::optional<std::int64_t> step_of(const fs::path& folder) {
   std::error_code unknown;
   if (!fs::exists(folder / kManifestName, unknown)) return std::nullopt;
   try {
     return read_manifest(folder.string()).info.step;
   } catch (const Error&) {
-    return step_in_name(folder.filename().string());
+    return has_shards(folder) ? step_in_name(folder.filename().string()) : std::nullopt;
   }
 }
 
@@ -36,7 +46,8 @@ std::optional<EnclosingCheckpoint> enclosing_checkpoint(const std::string& dir) 
   };
   for (; at.has_relative_path(); at = at.parent_path())
     if (const auto step = step_of(at))
-      return EnclosingCheckpoint{named(at), named(at.parent_path()), step_name(*step)};
+      return EnclosingCheckpoint{named(at), named(at.parent_path()), step_name(*step),
+                                 fs::exists(at.parent_path() / step_name(*step), unknown)};
   return std::nullopt;
 }
 

@@ -93,15 +93,13 @@ std::string newest_checkpoint(World& world, const RunConfig& config, Log& log) {
 
 // A run could never recover from it, and would resume from it. Collective.
 void require_finite(World& world, const HostState& state, DType storage, const RunConfig& config,
-                    std::int64_t step) {
+                    std::int64_t step, std::optional<std::int64_t> newest) {
   const auto found = world.gather(first_non_finite(state.all, storage));
   for (std::size_t rank = 0; rank < found.size(); ++rank)
     if (!found[rank].empty())
       throw_shared(ExitCode::kTraining,
-                   "step {} is not saved: on rank {}, {}. The last update brought it; {} keeps the "
-                   "checkpoints it has. Lower optimizer.lr, raise optimizer.warmup_steps, or set "
-                   "optimizer.clip",
-                   step, rank, found[rank], config.checkpoint.dir);
+                   "step {} is not saved: on rank {}, {}. {} keeps the checkpoints it has. {}",
+                   step, rank, found[rank], config.checkpoint.dir, update_advice(newest, config));
 }
 
 // "set train.dtype=fp32, with which it was written".
@@ -150,13 +148,13 @@ bool in_folder(const Body& body) {
 void require_no_checkpoint(const std::string& dir) {
   const auto around = enclosing_checkpoint(dir);
   if (!around) return;
-  const bool found_there = std::filesystem::path(around->path).filename() == around->name;
-  throw_error(ExitCode::kBadInput,
-              "checkpoint.dir = {}: {} is a checkpoint, not a folder of checkpoints; {}set "
-              "checkpoint.dir={}",
-              dir, around->path,
-              found_there ? "" : fmt::format("call it {}/{} and ", around->folder, around->name),
-              around->folder);
+  throw_error(
+      ExitCode::kBadInput,
+      "checkpoint.dir = {}: {} is a checkpoint, not a folder of checkpoints; {}set "
+      "checkpoint.dir={}",
+      dir, around->path,
+      around->name_taken ? "" : fmt::format("call it {}/{} and ", around->folder, around->name),
+      around->folder);
 }
 
 void warn_of_older_run(const std::string& dir, Log& log) {
@@ -215,14 +213,14 @@ void require_savable(World& world, const RunConfig& config) {
 
 void save_state(World& world, Device& device, Stream& stream, const Params& params,
                 const Optimizer& optimizer, const RunConfig& config, const CheckpointInfo& info,
-                const SaveHook& hook) {
+                std::optional<std::int64_t> newest, const SaveHook& hook) {
   HostState state = make_host_state(params, optimizer);
   for_each_part(optimizer, state, [&](const View& view, std::vector<float>& host) {
     device.copy(stream, host.data(), view.data, view.bytes());
   });
   // hazard: the copies to the host before the file is written from them
   stream.sync();
-  require_finite(world, state, params.dtype(), config, info.step);
+  require_finite(world, state, params.dtype(), config, info.step, newest);
   save_checkpoint(config.checkpoint.dir, info, state.owned, config.checkpoint.keep, peers_of(world),
                   hook);
 }

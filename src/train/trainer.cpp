@@ -83,7 +83,10 @@ class Trainer {
   void evaluate(std::int64_t done);
   void save(std::int64_t done);
   std::int64_t resume();
-  [[nodiscard]] std::string newest_checkpoint() const;
+  // Of the newest checkpoint that this run has saved or, if none, loaded.
+  [[nodiscard]] std::optional<std::int64_t> newest_step() const {
+    return saved_step_ ? saved_step_ : loaded_step_;
+  }
   void prepare_output();
   [[nodiscard]] bool traced(std::int64_t index) const {
     return index >= config_.logging.trace_begin &&
@@ -144,12 +147,6 @@ std::int64_t Trainer::resume() {
   return info->step;
 }
 
-// Of this run or loaded by it; empty: none.
-std::string Trainer::newest_checkpoint() const {
-  const auto step = saved_step_ ? saved_step_ : loaded_step_;
-  return step ? checkpoint_path(config_.checkpoint.dir, *step) : "";
-}
-
 void Trainer::save(std::int64_t done) {
   if (config_.checkpoint.dir.empty() || saved_step_ == done) return;
   const auto patience = watchdog_.patient("in a checkpoint");
@@ -158,7 +155,7 @@ void Trainer::save(std::int64_t done) {
              engine_.optimizer, config_,
              {done, done * config_.train.global_batch, config_.train.seed, to_json(config_),
               engine_.loss_scaler.to_json()},
-             hooks_.on_save);
+             newest_step(), hooks_.on_save);
   saved_step_ = done;
   if (world_.rank() == 0)
     log_.note("saved    step {} to {} in {:.2f} s", done, config_.checkpoint.dir,
@@ -194,7 +191,7 @@ void Trainer::judge(StepReport& report, std::int64_t index) {
   if (taken) return;
   const auto patience = watchdog_.patient("in the search for the first value that is not finite");
   const NonFiniteStep what{index, report.loss, report.grad_norm,
-                           world_.gather(engine_.find_non_finite(index)), newest_checkpoint()};
+                           world_.gather(engine_.find_non_finite(index)), newest_step()};
   throw SharedError(ExitCode::kTraining, describe(what, config_, scaler));
 }
 

@@ -1,6 +1,7 @@
 """A run that is refused says what was looked for, where, and the way out, and leaves no files."""
 
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -34,10 +35,22 @@ class Refusals(JobTest):
         os.rename(self.path(step), self.path("runs/best"))
         self.refused(3, r"runs/best is a checkpoint, .*; call it runs/step-00000002 and set "
                         r"checkpoint.dir=runs\n", *self.train("checkpoint.dir=runs/best"))
+        # A copy beside the checkpoint cannot be called as that is.
+        shutil.copytree(self.path("runs/best"), self.path("runs/step-00000002"))
+        self.refused(3, r"folder of checkpoints; set checkpoint.dir=runs\n",
+                     *self.train("checkpoint.dir=runs/best"))
+        shutil.rmtree(self.path("runs/step-00000002"))
         os.rename(self.path("runs/best"), self.path(step))
         self.written(step + "/manifest.json", b"{}")
         self.refused(3, "; set checkpoint.dir=runs/tour\n", *self.train("checkpoint.dir=" + step))
-        # Other programs have manifests too.
+        inside = tandem(*self.train("checkpoint.dir=."), cwd=self.path(step))
+        self.assertEqual(inside.returncode, 3)
+        self.assertIn("folder of checkpoints; set checkpoint.dir=..\n", inside.stderr)
+        # Other programs have manifests too, and folders of steps.
+        os.mkdir(self.path("runs/step-00000009"))
+        self.written("runs/step-00000009/manifest.json", b'{"name": "app"}')
+        done = tandem(*self.train("checkpoint.dir=runs/step-00000009/run"), cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
         self.written("runs/manifest.json", b'{"name": "website", "step": 2}')
         done = tandem(*self.train("checkpoint.dir=runs/other"), cwd=self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -34,11 +34,13 @@ void put(Engine& engine, const View& to, float value) {
   stream.sync();
 }
 
-void save(World& world, Engine& engine, std::int64_t step) {
+void save(World& world, Engine& engine, std::int64_t step,
+          std::optional<std::int64_t> newest = {}) {
   save_state(world, *engine.device, engine.lanes.stream(Lane::kDp), engine.params, engine.optimizer,
              engine.config,
              {step, step * engine.config.train.global_batch, engine.config.train.seed,
-              to_json(engine.config)});
+              to_json(engine.config)},
+             newest);
 }
 
 // What loading says, with its exit code; "" where it succeeds.
@@ -73,14 +75,16 @@ TEST_CASE("a state that is not finite on one rank is not saved, and all ranks sa
       save(world, engine, 1);
       if (world.rank() == 1) put(engine, engine.optimizer.shards()[0].*part, kNan);
       try {
-        save(world, engine, 2);
+        save(world, engine, 2, 1);
       } catch (const SharedError& error) {
         CHECK(error.code() == ExitCode::kTraining);
         said[static_cast<std::size_t>(world.rank())] = error.what();
       }
     });
     CHECK_THAT(said[0], Contains("step 2 is not saved: on rank 1, layers.1.") &&
-                            Contains(": element 0 of ") && Contains("is nan"));
+                            Contains(": element 0 of ") &&
+                            Contains("is nan. " + config.checkpoint.dir + " keeps the") &&
+                            Contains("An update since step 1, the newest checkpoint, brought it"));
     CHECK(said[1] == said[0]);
     CHECK(find_checkpoint(config.checkpoint.dir)->info.step == 1);
     CHECK(refusal(config) == "");
@@ -122,29 +126,52 @@ TEST_CASE("the first value that is not finite is found wherever it lies") {
                  Catch::StartsWith(fmt::format("w: element {} of master is ", 5000 + at)));
       values[at] = -3.0F;
     }
+  for (const float v : {-1.0F, -std::numeric_limits<float>::denorm_min(), -kNan}) {
+    zero[4098] = v;  // m may be negative, the mean of squares not
+    std::vector<float> none(values.size(), -0.0F);
+    const std::vector<StatePiece> as_m = {{"w", 20000, 5000, values, zero, none}};
+    CHECK(first_non_finite(as_m, DType::kF32).empty() != std::isnan(v));
+    const std::vector<StatePiece> as_v = {{"w", 20000, 5000, values, none, zero}};
+    CHECK_THAT(first_non_finite(as_v, DType::kF32),
+               Catch::StartsWith("w: element 9098 of v is ") &&
+                   Contains(std::isnan(v) ? "nan" : "negative"));
+  }
+  zero[4098] = 0.0F;
   values[7] = std::numeric_limits<float>::max();  // rounds to infinity in bf16
   CHECK(first_non_finite(pieces, DType::kF32).empty());
   CHECK_THAT(first_non_finite(pieces, DType::kBF16), Contains("infinite in bf16"));
 }
 
 TEST_CASE("what is said of a step fits what was found") {
-  const RunConfig config = small(1, {"model.aux_loss_coef=1e37", "model.z_loss_coef=0"});
-  const std::string parameter =
-      said_of({4, kNan, kNan, {"", "parameter embedding"}, "c/step-2"}, config);
+  const RunConfig config =
+      small(1, {"model.aux_loss_coef=1e37", "model.z_loss_coef=0", "checkpoint.dir=c"});
+  const std::string parameter = said_of({4, kNan, kNan, {"", "parameter embedding"}, 2}, config);
   CHECK_THAT(parameter, Contains("step 5: ") && Contains("rank 1: parameter embedding") &&
-                            Contains("last update, that of step 4, brought it") &&
-                            Contains("goes on from c/step-2, or, where that folder is removed") &&
+                            Contains("An update since step 2, the newest checkpoint, brought it") &&
+                            Contains("or lower optimizer.clip; ") &&
+                            Contains("from c/step-00000002, or, where that folder is removed") &&
                             !Contains("left as they were") && !Contains("aux_loss_coef"));
-  CHECK_THAT(said_of({4, kNan, kNan, {"parameter embedding"}, ""}, config), !Contains("folder"));
+  CHECK_THAT(said_of({4, kNan, kNan, {"parameter embedding"}, {}}, config),
+             Contains("An update since the start brought it") && !Contains("folder"));
+  CHECK_THAT(said_of({4, 1.0, HUGE_VAL, {""}, {}}, small(1, {"optimizer.clip=0"})),
+             Contains("or set optimizer.clip"));
   CHECK_THAT(parameter, !Contains("checkpoint.resume"));
-  CHECK_THAT(said_of({4, kNan, kNan, {"parameter embedding"}, "c/step-2"},
-                     small(1, {"checkpoint.resume=false"})),
-             Contains("with checkpoint.resume=true the run goes on from c/step-2"));
-  const std::string nowhere = said_of({0, 1.0, HUGE_VAL, {""}, ""}, config);
+  CHECK_THAT(said_of({4, kNan, kNan, {"parameter embedding"}, 2},
+                     small(1, {"checkpoint.dir=c", "checkpoint.resume=false"})),
+             Contains("with checkpoint.resume=true the run goes on from c/step-00000002"));
+  const std::string nowhere = said_of({0, 1.0, HUGE_VAL, {""}, {}}, config);
   CHECK_THAT(nowhere, Contains("none found in a second run") && Contains("model.init_std") &&
                           Contains("lower model.aux_loss_coef = 1e+37") && !Contains("z_loss"));
-  CHECK_THAT(said_of({0, kNan, kNan, {"layer 0, router_fwd"}, ""}, config),
+  CHECK_THAT(said_of({0, kNan, kNan, {"layer 0, router_fwd"}, {}}, config),
              Contains("left as they were") && !Contains("aux_loss_coef"));
+}
+
+TEST_CASE("a lower loss scale is advised only where the loss is finite") {
+  const RunConfig config = small(1, {"train.dtype=fp16"});
+  CHECK_THAT(said_of({0, 3.0, HUGE_VAL, {"layer 0, mlp_bwd"}, {}}, config),
+             Contains("a lower optimizer.loss_scale") && Contains("train.dtype=bf16"));
+  CHECK_THAT(said_of({0, kNan, kNan, {"layer 0, mlp_fwd"}, {}}, config),
+             !Contains("loss_scale") && Contains("or set train.dtype=bf16"));
 }
 
 TEST_CASE(

@@ -28,7 +28,7 @@ struct CheckpointInfo {
   std::int64_t step = 0;  // of the run
   std::int64_t consumed_samples = 0;
   std::uint64_t seed = 0;
-  std::string config_json;  // the config it was written under
+  std::string config_json;           // the config it was written under
   std::string loss_scale_json = {};  // optim/loss_scale.h; empty: none
 };
 
@@ -75,9 +75,10 @@ std::optional<FoundCheckpoint> find_checkpoint(const std::string& dir,
 // The checkpoint, also a damaged one, that `dir` is or lies in; nullopt: none, so that checkpoints
 // may be kept there. Its manifest tells, whatever the folder is called.
 struct EnclosingCheckpoint {
-  std::string path;    // without symbolic links; relative to the working directory if `dir` is
-  std::string folder;  // the one above it
-  std::string name;    // what find_checkpoint() expects it to be called: "step-00000042"
+  std::string path;         // without symbolic links; relative to the working directory if `dir` is
+  std::string folder;       // the one above it
+  std::string name;         // what find_checkpoint() expects it to be called: "step-00000042"
+  bool name_taken = false;  // `folder` has that already, this checkpoint or another
 };
 std::optional<EnclosingCheckpoint> enclosing_checkpoint(const std::string& dir);
 

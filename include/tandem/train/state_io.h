@@ -26,10 +26,11 @@ std::unique_ptr<CheckpointClaim> claim_checkpoints(World& world, const RunConfig
 void require_savable(World& world, const RunConfig& config);
 
 // Saves this rank's optimizer shards. Collective, blocking. `stream` is idle. Where a value of any
-// rank's is not finite, saves nothing and throws SharedError(kTraining) with the tensor and rank.
+// rank's is not finite, saves nothing and throws SharedError(kTraining) with the tensor, the rank
+// and `newest`, the step of this run's newest checkpoint, which was finite.
 void save_state(World& world, Device& device, Stream& stream, const Params& params,
                 const Optimizer& optimizer, const RunConfig& config, const CheckpointInfo& info,
-                const SaveHook& hook = {});
+                std::optional<std::int64_t> newest = {}, const SaveHook& hook = {});
 
 // Finds the newest complete checkpoint (rank 0 looks and verifies, the others are told), loads this
 // rank's shards and publishes the parameters. nullopt: there is none. Collective, blocking. Throws
