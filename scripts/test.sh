@@ -15,14 +15,19 @@ done
 
 install "${build_packages[@]}" "${test_packages[@]}"
 # ctest passes over what it does not know and then runs every test.
-before="" known="$(ctest --help | tr -s ' ,=[' '\n')"
+before="" help="$(ctest --help)"
+known="$(tr -s ' ,=[' '\n' <<<"$help")"
+# The options that a word follows, as in "-L <regex>"; the help does not show it of the last two.
+with_word="$(grep -oE -- '-[A-Za-z-]+ (<|\[|until)' <<<"$help" | cut -d' ' -f1) \
+  --tests-information --test-load"
 for argument in "${selection[@]}"; do
   case "$argument" in
     -j[0-9]*) ;;
     # The name as it stands (no pattern); ctest writes a value it may do without as [=format].
     -*) grep -qxF -- "${argument%%=*}" <<<"$known" ||
       fail "unknown option $argument: see ctest --help" ;;
-    *) [[ "$before" == -* ]] || fail "unknown argument $argument: -L and -R choose tests" ;;
+    *) [[ "$before" == -* && " ${with_word//$'\n'/ } " == *" $before "* ]] ||
+      fail "unknown argument $argument: -L and -R choose tests" ;;
   esac
   before="$argument"
 done

@@ -213,6 +213,11 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
+std::string with_underscores(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 }  // namespace
 
 RunConfig parse_config(const std::string& json_text, const std::string& origin,
@@ -230,21 +235,40 @@ RunConfig load_config(const std::string& path, const std::vector<std::string>& o
                       warnings);
 }
 
+std::string known_key(const std::string& name) {
+  const std::string wanted = with_underscores(name);
+  RunConfig defaults;
+  const std::vector<Field> fields = config::fields(defaults);
+  const bool known = std::any_of(fields.begin(), fields.end(),
+                                 [&](const Field& field) { return field.name() == wanted; });
+  return known ? wanted : "";
+}
+
 std::string key_hint(const std::string& name) {
-  std::string wanted = name;
-  std::replace(wanted.begin(), wanted.end(), '-', '_');
+  const std::string typed = with_underscores(name);
+  const std::size_t dot = typed.find('.');
+  const std::string wanted = dot == std::string::npos ? typed : typed.substr(dot + 1);
   RunConfig defaults;
   const std::vector<Field> fields = config::fields(defaults);
   const auto named = [&](std::string_view key) {
-    const auto at = std::find_if(fields.begin(), fields.end(),
-                                 [&](const Field& field) { return field.key == key; });
-    return at == fields.end() ? "" : fmt::format("did you mean {}?", at->name());
+    std::vector<std::string> names;
+    for (const Field& field : fields)
+      if (field.key == key) names.push_back(field.name());
+    if (names.empty()) return std::string();
+    const std::string_view nearest = nearest_name(typed, {names.begin(), names.end()});
+    return fmt::format("did you mean {}?", nearest.empty() ? names.front() : nearest);
   };
   if (std::string exact = named(wanted); !exact.empty()) return exact;
   if (std::string foreign = config::foreign_hint(wanted); !foreign.empty()) return foreign;
-  std::vector<std::string_view> keys;
-  for (const Field& field : fields) keys.push_back(field.key);
-  return named(nearest_name(wanted, keys));
+  if (dot == std::string::npos) {
+    std::vector<std::string_view> keys;
+    for (const Field& field : fields) keys.push_back(field.key);
+    return named(nearest_name(wanted, keys));
+  }
+  std::vector<std::string> names;
+  for (const Field& field : fields) names.push_back(field.name());
+  const std::string_view nearest = nearest_name(typed, {names.begin(), names.end()});
+  return nearest.empty() ? "" : fmt::format("did you mean {}?", nearest);
 }
 
 std::string config_origin(const std::string& path) {

@@ -79,7 +79,7 @@ bool divisions_hold(const RunConfig& config, int world) {
 config::WayOut way_out(RunConfig config, int world) {
   if (divisions_hold(config, world)) return {};
   const config::WayOut way = config::find_way_out(config, world, divisions_hold);
-  if (way.ranks != 0 || !way.settings.empty()) return way;
+  if (way.ranks != 0 || !way.settings.empty() || !way.per_layer.empty()) return way;
   config.train.eval_batches = 1;
   return config::find_way_out(config, world, divisions_hold);
 }

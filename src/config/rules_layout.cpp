@@ -137,7 +137,8 @@ void check_layout(const RunConfig& config, const WayOut& way, Violations& out) {
       config.model.aux_loss_coef > 0 && p.pp > 1)
     out.add("model.aux_loss", "pooled",
             fmt::format("pools over all layers, but they lie on parallel.pp = {} stages", p.pp),
-            either("set model.aux_loss=per_layer", way.set()));
+            or_else(either(way.per_layer.empty() ? "" : "set " + way.per_layer, way.set()),
+                    "set model.aux_loss=per_layer"));
 }
 
 void check_batch(const RunConfig& config, const std::string& dp_origin, const WayOut& way,

@@ -90,6 +90,7 @@ std::string difference(const RunConfig& from, const RunConfig& to) {
     if (before != after) text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, after);
   };
   const ParallelConfig &a = from.parallel, &b = to.parallel;
+  if (from.model.aux_loss != to.model.aux_loss) text = "model.aux_loss=per_layer";
   tell("parallel.pp", a.pp, b.pp);
   tell("parallel.vpp", a.vpp, b.vpp);
   tell("parallel.dp", a.dp, b.dp);
@@ -101,6 +102,16 @@ std::string difference(const RunConfig& from, const RunConfig& to) {
     text += (text.empty() ? "" : " ") + std::string("parallel.spread=spread");
   tell("train.global_batch", from.train.global_batch, to.train.global_batch);
   return text;
+}
+
+std::optional<RunConfig> nearest_layout(const RunConfig& asked, int world,
+                                        const LayoutHolds& holds) {
+  for (const int pp : stages_for(asked.parallel.pp, world)) {
+    RunConfig tried = asked;
+    tried.parallel.pp = pp;
+    if (auto found = with_stages(tried, world, holds)) return found;
+  }
+  return std::nullopt;
 }
 
 // So many ranks, near `world`, that nothing else must change.
@@ -143,13 +154,13 @@ std::string either(const std::string& first, const std::string& second) {
 WayOut find_way_out(const RunConfig& asked, int world, const LayoutHolds& holds) {
   WayOut way;
   if (world > 0) way.ranks = ranks_for(asked, world, holds);
-  for (const int pp : stages_for(asked.parallel.pp, world)) {
-    RunConfig tried = asked;
-    tried.parallel.pp = pp;
-    if (const auto found = with_stages(tried, world, holds)) {
-      way.settings = difference(asked, *found);
-      break;
-    }
+  if (const auto found = nearest_layout(asked, world, holds))
+    way.settings = difference(asked, *found);
+  if (asked.model.aux_loss == AuxLossKind::kPooled) {
+    RunConfig other = asked;
+    other.model.aux_loss = AuxLossKind::kPerLayer;
+    if (const auto found = nearest_layout(other, world, holds))
+      way.per_layer = difference(asked, *found);
   }
   return way;
 }

@@ -14,6 +14,7 @@ struct WayOut {
   int ranks = 0;  // with so many the config holds unchanged; 0: unknown
   std::string
       settings;  // "parallel.dp=1 parallel.ep=1": hold for the ranks of the run; "": unknown
+  std::string per_layer;  // the same with model.aux_loss=per_layer, where it is pooled; "": unknown
 
   [[nodiscard]] std::string start() const;  // "start 4 ranks (mpirun -np 4, or --ranks 4)" or ""
   [[nodiscard]] std::string set() const;    // "set parallel.dp=1 parallel.ep=1" or ""

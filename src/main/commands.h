@@ -54,7 +54,7 @@ struct BenchArgs {
   std::string command;  // as typed
 };
 
-// An override where the file belongs is one of the defaults.
+// An override where the file belongs is one of the defaults, unless a file comes after it.
 void take_override_without_file(ConfigArgs& args);
 
 // The config planned for args.ranks ranks; without --ranks for the size it names itself. Needs no

@@ -119,6 +119,13 @@ std::string option_hint(const CLI::App& asked, const std::string& typed) {
   if (has_config && (name == "config" || name == "c" || name == "config-file"))
     return fmt::format("; the config file goes without one, as in tandem {} FILE",
                        asked.get_name());
+  const bool has_keys = asked.get_option_no_throw("OVERRIDE") != nullptr;
+  if (const std::string key = tandem::known_key(name); has_keys && !key.empty()) {
+    const std::size_t equals = typed.find('=');
+    return fmt::format(
+        "; leave out the {}: {}={}", typed.substr(0, begin), key,
+        equals == std::string::npos ? "VALUE" : tandem::excerpt(typed.substr(equals + 1)));
+  }
   std::vector<std::string_view> names;
   for (const CLI::Option* option : asked.get_options())
     for (const std::string& known : option->get_lnames()) names.push_back(known);
@@ -127,7 +134,7 @@ std::string option_hint(const CLI::App& asked, const std::string& typed) {
     return "; give --ranks N, or start with mpirun -np N before tandem";
   const std::string_view near = tandem::nearest_name(name, names);
   if (!near.empty()) return fmt::format(" (did you mean --{}?)", near);
-  if (asked.get_option_no_throw("OVERRIDE") == nullptr) return "";
+  if (!has_keys) return "";
   const std::string hint = tandem::key_hint(name);
   return fmt::format("{}{}; keys of the config go as section.key=value, as in model.layers=4",
                      hint.empty() ? "" : "; ", hint);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -10,9 +11,26 @@
 #include "tandem/config/load.h"
 
 namespace tandem {
+namespace {
+
+bool is_override(const std::string& argument) {
+  std::error_code ignored;  // of a value too long for a name
+  return argument.find('=') != std::string::npos && !std::filesystem::exists(argument, ignored);
+}
+
+// Also of a file that is not there; other bare words are no overrides either, but no files.
+bool looks_like_file(const std::string& argument) {
+  std::error_code ignored;
+  if (std::filesystem::exists(argument, ignored)) return true;
+  return argument.find('=') == std::string::npos &&
+         (argument.find('/') != std::string::npos || argument.ends_with(".json"));
+}
+
+}  // namespace
 
 void take_override_without_file(ConfigArgs& args) {
-  if (args.path.find('=') == std::string::npos || std::filesystem::exists(args.path)) return;
+  const std::vector<std::string>& rest = args.overrides;
+  if (!is_override(args.path) || std::any_of(rest.begin(), rest.end(), looks_like_file)) return;
   args.overrides.insert(args.overrides.begin(), args.path);
   args.path.clear();
 }

@@ -182,6 +182,15 @@ class CommandLine(JobTest):
                                                      "-np N before tandem;"),
                 (("plan", "--config", self.config), "--config; the config file goes without one, "
                                                     "as in tandem plan FILE;"),
+                (("train", self.config, "--ranks", "4", "--train.steps=3"),
+                 "; leave out the --: train[.]steps=3;"),
+                (("plan", self.config, "--model.layers", "3"),
+                 "; leave out the --: model[.]layers=VALUE;"),
+                (("plan", self.config, "--train.micro-batch=3"),
+                 "; leave out the --: train[.]micro_batch=3;"),
+                (("plan", self.config, "--checkpoint.dirs=x"), "did you mean checkpoint[.]dir[?];"),
+                (("plan", self.config, "--optim.lr=3"), "did you mean optimizer[.]lr[?];"),
+                (("plan", self.config, "--model.num-layers=3"), "here it is model[.]layers;"),
                 (("train", self.config, "--steps=5"), "did you mean train[.]steps[?];"),
                 (("train", self.config, "--micro-batch-size=5"),
                  "here it is train[.]micro_batch;")):
@@ -203,6 +212,15 @@ class CommandLine(JobTest):
         self.assertIn("46.7 B total", done.stdout)
         self.refused(2, "train.steps=5: an override where the config file belongs; the file comes "
                         "first", "train", "train.steps=5")
+
+    def test_an_override_before_the_file_is_told(self):
+        for command in (("plan",), ("schedule",), ("check",), ("bench", "layer"), ("train",)):
+            for file in (self.config, self.path("missing.json")):
+                self.refused(2, "^error: parallel.pp=2: an override where the config file belongs; "
+                                "the file comes first, ", *command, "parallel.pp=2", file)
+        self.refused(2, '"1]": not of the form', "plan", "model.moe_pattern=[0,", "1]")
+        # Too long for the name of a file.
+        self.assertEqual(tandem("plan", "data.train=" + "y" * 5000).returncode, 0)
 
     def test_keys_that_change_nothing_are_told(self):
         job = self.threads("train.steps=3", "train.comm=nccl", "optimizer.loss_scale=1024")

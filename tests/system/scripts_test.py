@@ -129,6 +129,8 @@ class Refused(Scripts):
                 ("sanitize_gpu.sh", "unknown argument nope", "nope"),
                 ("multi_gpu.sh", "unknown argument --parts", "--parts", "modes"),
                 ("run.sh", "nope is no override", "nope"),
+                ("test.sh", "unknown argument nope", "-Q", "nope"),
+                ("test.sh", "unknown argument nope", "-L", "unit", "nope"),
                 ("trace_pictures.sh", "--nope is no override", "train.steps=9", "--nope"),
                 ("peers/compare_demo.sh", "STEPS 2: ", "1", "2"),
                 ("peers/compare_demo.sh", "unknown argument 4", "1", "3", "4")):

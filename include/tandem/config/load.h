@@ -22,10 +22,13 @@ RunConfig parse_config(const std::string& json_text, const std::string& origin,
                        const std::vector<std::string>& overrides,
                        std::vector<std::string>* warnings = nullptr);
 
-// What a key without its section most likely means: "did you mean train.steps?" for "steps" and
-// "step", "here it is model.layers" for "num_layers", which another trainer has; "" for what is
-// like nothing. Dashes count as underscores.
+// What an unknown key, with or without a section, most likely means: "did you mean train.steps?"
+// for "steps", "step" and "train.step", "here it is model.layers" for "num_layers", which another
+// trainer has; "" for what is like nothing. Dashes count as underscores.
 std::string key_hint(const std::string& name);
+
+// "train.micro_batch" for itself and "train.micro-batch"; "" for what is no key with its section.
+std::string known_key(const std::string& name);
 
 // Complete JSON of a config: parse_config(to_json(c)) == c. Written into checkpoints.
 std::string to_json(const RunConfig& config);

@@ -173,6 +173,14 @@ TEST_CASE("a key without its section leads to it") {
                                                    "train.steps?"));
   CHECK_THAT(failure(R"({"hidden_size": 8})"), Contains("; here it is model.hidden"));
   CHECK(key_hint("zzzzzzzz").empty());
+  CHECK(key_hint("train.step") == "did you mean train.steps?");
+  CHECK(key_hint("model.steps") == "did you mean train.steps?");
+  CHECK(key_hint("optim.weight-decay") == "did you mean optimizer.weight_decay?");
+  CHECK_THAT(key_hint("model.num-layers"), Contains("here it is model.layers"));
+  CHECK(key_hint("loggin.every") == "did you mean logging.every?");
+  CHECK(key_hint("zzzz.zzzz").empty());
+  CHECK(known_key("train.micro-batch") == "train.micro_batch");
+  CHECK(known_key("steps").empty());
 }
 
 TEST_CASE("presets are the published models") {

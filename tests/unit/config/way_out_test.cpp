@@ -8,7 +8,8 @@ using Catch::Contains;
 
 namespace {
 
-const char* const kOfLayout[] = {"parallel.", "train.global_batch", "model.layers"};
+const char* const kOfLayout[] = {"parallel.", "train.global_batch", "model.layers",
+                                 "model.aux_loss"};
 
 bool of_layout(const std::string& violation) {
   return std::any_of(std::begin(kOfLayout), std::end(kOfLayout),
@@ -22,7 +23,7 @@ std::string way_out(const std::string& violation) {
 // What is said behind "set": "parallel.dp=1", "parallel.ep=1".
 Overrides settings(const std::string& way) {
   Overrides all;
-  const std::regex setting("[a-z]+\\.[a-z_]+=[a-z0-9\\[\\]]*[a-z0-9\\]]");
+  const std::regex setting("[a-z]+\\.[a-z_]+=[a-z0-9_\\[\\]]*[a-z0-9\\]]");
   for (std::sregex_iterator at(way.begin(), way.end(), setting), end; at != end; ++at)
     all.push_back(at->str());
   return all;
@@ -52,6 +53,23 @@ void check_ways_out(const Overrides& overrides, int world) {
   }
   INFO("mended:\n" << joined(mended));
   CHECK(joined(violations(config_of(mended), world)).empty());
+}
+
+// Follows every choice of every line, one at a time.
+void check_each_choice(const Overrides& overrides, int world) {
+  const std::vector<std::string> all = violations(config_of(overrides), world);
+  INFO(joined(overrides) << "on " << world << " ranks:\n" << joined(all));
+  const std::regex choice("set [a-z][^,]*");
+  for (const std::string& violation : all) {
+    const std::string way = way_out(violation);
+    REQUIRE(std::regex_search(way, choice));
+    for (std::sregex_iterator at(way.begin(), way.end(), choice), end; at != end; ++at) {
+      Overrides mended = overrides;
+      for (const std::string& setting : settings(at->str())) mended.push_back(setting);
+      INFO("mended:\n" << joined(mended));
+      CHECK(joined(violations(config_of(mended), world)).empty());
+    }
+  }
 }
 
 }  // namespace
@@ -91,6 +109,21 @@ TEST_CASE("so they do with a partition, a group, experts of any number and large
                 all.push_back(text);
               check_ways_out(all, world);
             }
+}
+
+TEST_CASE("each choice beside the pooled balance loss holds all rules") {
+  for (const int world : {0, 1, 2, 6, 8})
+    for (const char* pp : {"2", "4"})
+      for (const char* vpp : {"1", "2"})
+        for (const char* dp : {"0", "2", "3", "6"})
+          for (const char* ep : {"1", "3", "4"})
+            for (const char* batch : {"6", "7", "8"})
+              check_each_choice(
+                  {"model.aux_loss=pooled", "model.layers=8", "model.experts=8",
+                   std::string("parallel.pp=") + pp, std::string("parallel.vpp=") + vpp,
+                   std::string("parallel.dp=") + dp, std::string("parallel.ep=") + ep,
+                   std::string("train.global_batch=") + batch},
+                  world);
 }
 
 TEST_CASE("files of configs/ get ways out on few ranks") {
