@@ -93,6 +93,7 @@ struct ModelledStep {
 ModelledStep modelled(const RunConfig& config, const MachineModel& machine,
                       const std::vector<Program>& programs) {
   ModelledStep step{.result = simulate(programs, cost_model(config, machine)), .machine = {}};
+  if (config.parallel.ep == 1) step.result.ep_us = 0.0;  // no rows go between ranks
   const double tokens = static_cast<double>(config.train.global_batch) * config.train.seq_len;
   step.tokens_per_s = tokens / (step.result.step_us / kUsPerSecond);
   step.machine = fmt::format("{:g} TFLOP/s and {:g} GB/s a rank, {:g} us a node or message",
@@ -111,9 +112,10 @@ void write_svg(const std::string& file, const RunConfig& config,
 
 void print_modelled(const RunConfig& config, const ModelledStep& step) {
   fmt::print(
-      "{}, {:.0f} tokens/s on {} ranks\nmodelled, not measured: {} (--tflops, --gb-per-s, "
+      "{}, {:.0f} tokens/s on {} rank{}\nmodelled, not measured: {} (--tflops, --gb-per-s, "
       "--latency-us)\n",
-      summary_text(step.result), step.tokens_per_s, config.world(), step.machine);
+      summary_text(step.result), step.tokens_per_s, config.world(), config.world() == 1 ? "" : "s",
+      step.machine);
 }
 
 void write_report(const ScheduleArgs& args, const RunConfig& config,

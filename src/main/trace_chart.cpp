@@ -101,7 +101,7 @@ std::string summary_of(const ChromeTrace& trace, const TraceWindow& window) {
   const double length = window.end_us - window.begin_us;
   const OverlapStats stats = overlap_stats(clipped(trace, window));
   std::string text = time_text(length, length);
-  if (stats.ep_us > 0.0)
+  if (trace.exchanges && stats.ep_us > 0.0)
     text += fmt::format(", expert all-to-all {:.1f} % hidden", 100.0 * stats.hidden_share());
   return text;
 }

@@ -27,7 +27,7 @@ void print_tables(const ChromeTrace& trace, const std::string& path) {
              (window.end_us - window.begin_us) / 1e3);
   if (!trace.about.empty()) fmt::print("{}\n", about_of(trace));
   const OverlapStats stats = overlap_stats(trace.spans);
-  if (stats.ep_us > 0.0)
+  if (trace.exchanges && stats.ep_us > 0.0)
     fmt::print(
         "expert all-to-all: {:.1f} % hidden under compute; lane ep, also counts_fwd, the exchange "
         "of "
@@ -71,10 +71,13 @@ TraceWindow window_of(const ChromeTrace& trace, const TraceArgs& args) {
   const double end_ms = window.end_us / 1e3;
   if (args.from_ms) window.begin_us = *args.from_ms * 1e3;
   if (args.to_ms) window.end_us = std::min(window.end_us, *args.to_ms * 1e3);
-  if (window.begin_us >= window.end_us)
-    throw_error(ExitCode::kUsage,
-                "nothing lies between --from {} and --to {}: the trace has {:.3f} ms",
-                args.from_ms.value_or(0.0), args.to_ms.value_or(end_ms), end_ms);
+  if (window.begin_us >= window.end_us) {
+    const std::string where =
+        !args.to_ms     ? fmt::format("after --from {}", *args.from_ms)
+        : !args.from_ms ? fmt::format("before --to {}", *args.to_ms)
+                        : fmt::format("between --from {} and --to {}", *args.from_ms, *args.to_ms);
+    throw_error(ExitCode::kUsage, "nothing lies {}: the trace has {:.3f} ms", where, end_ms);
+  }
   return window;
 }
 

@@ -55,13 +55,16 @@ void try_chrome_trace(const std::string& path) {
 }
 
 void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans,
-                        const std::string& about) {
+                        const std::string& about, bool exchanges) {
   const std::vector<std::string> lanes = lanes_of(spans);
   JsonWriter out;
   out.begin_object().key("displayTimeUnit").value("ms");
   // Tools that compare the ranks of a job tell the files apart by this.
   out.key("distributedInfo").begin_object().key("rank").value(rank).end_object();
-  if (!about.empty()) out.key("otherData").begin_object().key("about").value(about).end_object();
+  if (!about.empty()) {
+    out.key("otherData").begin_object().key("about").value(about);
+    out.key("exchanges").value(exchanges).end_object();
+  }
   out.key("traceEvents").begin_array();
   metadata(out, "process_name", rank, 0, "name", json_quote(fmt::format("rank {}", rank)));
   metadata(out, "process_sort_index", rank, 0, "sort_index", std::to_string(rank));

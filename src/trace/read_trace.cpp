@@ -73,8 +73,11 @@ ChromeTrace trace_of(const Json& root, const std::string& path) {
   trace.rank = static_cast<int>(root.at("distributedInfo", path)
                                     .at("rank", path)
                                     .as_int(path + ": rank", 0, std::int64_t{1} << 30));
-  if (const Json* other = root.find("otherData"))
+  if (const Json* other = root.find("otherData")) {
     trace.about = other->at("about", path).as_string(path + ": about");
+    if (const Json* exchanges = other->find("exchanges"))
+      trace.exchanges = exchanges->as_bool(path + ": exchanges");
+  }
   const Json::Array& events = root.at("traceEvents", path).as_array(path + ": traceEvents");
   const auto lanes = lanes_of(events, path);
   for (const Json& event : events)

@@ -23,12 +23,13 @@ class RunOutput {
   // Tries whether a trace can be written. Throws Error(kBadInput).
   void try_trace() const;
   // Opens the files of metrics, which makes them, so last of all before the first step. Throws
-  // Error(kBadInput).
+  // Error(kBadInput), and then leaves none that was not there before.
   void open_metrics();
 
-  // Both keep an Error for lost() instead of throwing it. `about`: of write_chrome_trace().
+  // Both keep an Error for lost() instead of throwing it. `about`, `exchanges`: of
+  // write_chrome_trace().
   void write_metrics(std::int64_t step, const MetricList& metrics);
-  void write_trace(const std::vector<TraceSpan>& spans, const std::string& about);
+  void write_trace(const std::vector<TraceSpan>& spans, const std::string& about, bool exchanges);
 
   // The first error of a write; empty: none.
   [[nodiscard]] const std::string& lost() const { return lost_; }

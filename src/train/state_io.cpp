@@ -180,6 +180,11 @@ std::unique_ptr<CheckpointClaim> claim_checkpoints(World& world, const RunConfig
     if (world.rank() != 0) return nullptr;
     std::error_code unknown;
     const auto there = std::filesystem::status(dir, unknown);
+    if (!std::filesystem::exists(there) && std::filesystem::is_symlink(dir, unknown))
+      throw_error(ExitCode::kBadInput,
+                  "checkpoint.dir = {}: a symbolic link to {}, which is not there; make that "
+                  "folder, or name another",
+                  dir, std::filesystem::read_symlink(dir, unknown).string());
     if (std::filesystem::exists(there) && !std::filesystem::is_directory(there))
       throw_error(ExitCode::kBadInput, "checkpoint.dir = {}: not a folder; name another", dir);
     require_no_checkpoint(dir);

@@ -115,7 +115,8 @@ class Trainer {
 void Trainer::write_trace(std::int64_t done) {
   const auto patience = watchdog_.patient("in the writing of a trace");
   output_.write_trace(traced_spans_,
-                      about_run(config_, *engine_.device, done - traced_steps_ + 1, done));
+                      about_run(config_, *engine_.device, done - traced_steps_ + 1, done),
+                      config_.parallel.ep > 1 || config_.train.alltoall_delay_us > 0.0);
 }
 
 // Where the watchdog has said where the lanes stand, an error of this rank's own still has its

@@ -59,17 +59,27 @@ class Refusals(JobTest):
         outputs = ["logging.metrics=out/m/metrics.jsonl", "logging.tensorboard=out/events",
                    "logging.trace=out/t/trace", "logging.trace_steps=1"]
         self.pair("one", 1)
+        os.symlink("nowhere", self.path("dangling"))
         done = tandem(*self.train("checkpoint.dir=c"), cwd=self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         for code, words, *overrides in (
                 (0, "nothing to do", "checkpoint.dir=c"),
                 (3, "another model|model.rope_theta", "checkpoint.dir=c", "model.rope_theta=500000"),
                 (3, "is a checkpoint", "checkpoint.dir=c/step-00000002"),
+                (3, "checkpoint.dir = dangling: a symbolic link to nowhere, which is not there; make",
+                 "checkpoint.dir=dangling"),
                 (3, "checkpoint.dir must be", "checkpoint.dir=/dev/null/x"),
                 (2, "1 document .* leaves 0 held out", "data.kind=megatron", "data.train=one",
                  "train.eval_every=1")):
             self.refused(code, words, *self.train(*outputs, *overrides))
             self.assertFalse(os.path.exists(self.path("out")), overrides)
+        # Of two outputs of which one cannot be, the other is not begun; what was there stays.
+        unwritable = ["logging.metrics=m.jsonl", "logging.tensorboard=/dev/null/tb"]
+        self.refused(3, "logging.tensorboard: ", *self.train(*unwritable))
+        self.assertFalse(os.path.exists(self.path("m.jsonl")))
+        self.written("m.jsonl", b"{}\n")
+        self.refused(3, "logging.tensorboard: ", *self.train(*unwritable))
+        self.assertTrue(os.path.exists(self.path("m.jsonl")))
 
     def test_missing_data_is_told_with_its_key_and_where_it_was_looked_for(self):
         here = os.path.realpath(self.folder)

@@ -75,6 +75,12 @@ class Reports(JobTest):
         self.assertEqual(len(schedule["stages"]), 2)
         for stage in schedule["stages"]:
             self.assertIn(f"stage {stage['stage']}: {stage['tasks']}\n", said)
+        for ranks, counted in ((["--ranks", "1"], "1 rank"), (["--ranks", "2"], "2 ranks")):
+            alone, said = self.report("schedule", self.config, "parallel.ep=1", "parallel.pp=1",
+                                      "parallel.vpp=1", *ranks)
+            self.assertIsNone(alone["modelled"]["alltoall_hidden_share"])
+            self.assertNotIn("hidden under compute", said)
+            self.assertIn(f"tokens/s on {counted}\n", said)
         dense, _ = self.report("schedule", self.config, "parallel.ep=1", "model.experts=0", "--ranks", "2")
         self.assertIsNone(dense["modelled"]["alltoall_hidden_share"])
 
@@ -169,11 +175,19 @@ class Reports(JobTest):
 
     def test_shares_of_the_all_to_all_are_told_where_ranks_exchange_rows(self):
         keys = {"alltoall-hidden-share", "alltoall-exposed-ms"}
-        for ep, told in ((1, set()), (2, keys)):
+        for ep, delay_us, told in ((1, 0, set()), (1, 500, set()), (2, 0, keys)):
             done = tandem("train", self.config, "--ranks", "4", "train.steps=1",
-                          f"parallel.ep={ep}", "logging.format=json")
+                          f"parallel.ep={ep}", f"train.alltoall_delay_us={delay_us}",
+                          "logging.format=json", "logging.trace_steps=1",
+                          "logging.trace=" + self.path("t"))
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(keys & set(json.loads(done.stdout)), told)
+            self.assertEqual(keys & set(json.loads(done.stdout.splitlines()[0])), told)
+            # A picture also shows what a modelled network would let hide.
+            traced = tandem("trace", self.path("t-rank0.json"), "--svg", self.path("t.svg"))
+            self.assertEqual(traced.returncode, 0, traced.stderr)
+            with open(self.path("t.svg"), encoding="utf-8") as file:
+                for text in (traced.stdout, file.read()):
+                    self.assertEqual("% hidden" in text, ep > 1 or delay_us > 0, text[-300:])
 
     def test_the_end_names_the_traces(self):
         train = ["train", self.config, "--ranks", "4", "train.steps=3",

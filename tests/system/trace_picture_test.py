@@ -119,7 +119,11 @@ class TracePicture(JobTest):
                 (2, "--around requires --svg", path, "--around", "dispatch_fwd"),
                 (2, "--from requires --svg", path, "--from", "1"),
                 (2, "--to requires --svg", path, "--to", "1"),
-                (2, "nothing lies between", path, "--svg", "x.svg", "--from", "1e9"),
+                (2, "nothing lies after --from 1000000000: the trace", path, "--svg", "x.svg", "--from",
+                 "1e9"),
+                (2, "nothing lies before --to 0: the trace", path, "--svg", "x.svg", "--to", "0"),
+                (2, "nothing lies between --from 2 and --to 1: the", path, "--svg", "x.svg", "--from",
+                 "2", "--to", "1"),
                 (3, "cannot read .*logging.trace", self.path("missing.json")),
                 (3, "cannot be written", path, "--svg", "/dev/null/a.svg")):
             done = trace(*arguments)

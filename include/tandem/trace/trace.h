@@ -49,10 +49,11 @@ struct LaneTime {
 std::vector<LaneTime> lane_times(const std::vector<TraceSpan>& spans);
 
 // One file per rank, JSON: pid = rank, one tid per lane, times in microseconds; `about` says what
-// was measured. Makes the folder, replaces a file of that name and throws by the rules of
-// base/atomic_file.h.
+// was measured; `exchanges`: rows went between ranks, or waited as if they did, so that it matters
+// what share of that was hidden. Makes the folder, replaces a file of that name and throws by the
+// rules of base/atomic_file.h.
 void write_chrome_trace(const std::string& path, int rank, const std::vector<TraceSpan>& spans,
-                        const std::string& about = "");
+                        const std::string& about = "", bool exchanges = true);
 
 // Where a rank's trace of a run goes: PREFIX-rank0.json.
 std::string trace_file(const std::string& prefix, int rank);
@@ -63,7 +64,8 @@ void try_chrome_trace(const std::string& path);
 
 struct ChromeTrace {
   int rank = 0;
-  std::string about;  // "" in traces that do not say
+  std::string about;      // "" in traces that do not say
+  bool exchanges = true;  // the same: true
   std::vector<TraceSpan> spans;
 };
 
