@@ -11,6 +11,7 @@
 #include <random>
 
 #include "tandem/base/error.h"
+#include "tandem/base/parent_folder.h"
 
 namespace tandem {
 namespace fs = std::filesystem;
@@ -47,8 +48,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_
     target_ = fs::canonical(path_, error).string();
     if (error) fail(error.value());
   }
-  std::error_code told_by_opening;
-  if (!there) fs::create_directories(fs::path(path_).parent_path(), told_by_opening);
+  if (!there) make_parent_folder(path_);
   unfinished_ = fmt::format("{}.tmp-{:08x}", target_, std::random_device{}());
   file_.reset(std::fopen(unfinished_.c_str(), "wxe"));  // mkstemp would not heed the umask
   if (!file_) fail(errno);

@@ -8,8 +8,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "parent_folder.h"
 #include "tandem/base/error.h"
+#include "tandem/base/parent_folder.h"
 
 namespace tandem {
 

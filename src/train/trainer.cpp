@@ -250,7 +250,8 @@ StepReport Trainer::step(std::int64_t index) {
   return report;
 }
 
-// What cannot be written is told before the first step, and a run that is refused leaves no files.
+// What cannot be written is told before the first step; metrics are opened last, so that a run that
+// is refused leaves none.
 void Trainer::prepare_output() {
   require_savable(world_, config_);
   if (config_.logging.trace_steps > 0)
